@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.logmodel.__main__ import main, seed_range
-from tests.logmodel.book import InvariantBroken
-from tests.logmodel.faults_of_routers import CoarseEpochs
-from tests.logmodel.mutations import AS_WRITTEN, MUTATIONS, parts_of
-from tests.logmodel.parts import parts_with
-from tests.logmodel.settings import DEFAULT, HARDEST, PARTIAL, THREE_REGIONS, WRONG_CLOCKS, Profile
-from tests.logmodel.world import history
+from logmodel.__main__ import main, seed_range
+from logmodel.book import InvariantBroken
+from logmodel.faults_of_routers import CoarseEpochs
+from logmodel.mutations import AS_WRITTEN, MUTATIONS, parts_of
+from logmodel.parts import parts_with
+from logmodel.settings import DEFAULT, HARDEST, PARTIAL, THREE_REGIONS, WRONG_CLOCKS, Profile
+from logmodel.world import history
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -97,7 +97,7 @@ def test_routers_of_one_name_and_one_epoch_break_nothing() -> None:
 
 
 # A hundred take a minute or more on a busy machine, and only a change of the design can break one:
-# after such a change, play thousands with `python -m tests.logmodel`.
+# after such a change, play thousands with `python -m logmodel`.
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
@@ -135,7 +135,7 @@ def _first_broken(name: str, profile: Profile, first: int) -> InvariantBroken | 
 
 def test_a_seed_is_the_same_history_in_every_process() -> None:
     # An iteration over a set of strings would differ with the seed of their hashes.
-    command = [sys.executable, "-m", "tests.logmodel", "--seeds", "7-8", "--json"]
+    command = [sys.executable, "-m", "logmodel", "--seeds", "7-8", "--json"]
     runs = []
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}

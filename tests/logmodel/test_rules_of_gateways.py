@@ -9,11 +9,11 @@ from __future__ import annotations
 from gateway.logs.logs import Logs, ReaderAt
 from gateway.wire.position import Listed, log_hash
 from newsfabric.store.logs import DirectoryRow, Log
-from tests.logmodel.late import LateMessages
-from tests.logmodel.memory import TopicMemory
-from tests.logmodel.positions import Position
-from tests.logmodel.resuming import Resuming
-from tests.logmodel.settings import POSITION_REACH
+from logmodel.late import LateMessages
+from logmodel.memory import TopicMemory
+from logmodel.positions import Position
+from logmodel.resuming import Resuming
+from logmodel.settings import POSITION_REACH
 
 LOG = Log("A", "A1", 1_000_000)
 ABROAD = Log("B", "B1", 1_000_000)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from newsfabric.store.logs import Log
-from tests.logmodel.closing import Closing
-from tests.logmodel.directory import Directory, DirectoryRow, Ending
-from tests.logmodel.numbering import Numbering
-from tests.logmodel.rows import VOID, Row
+from logmodel.closing import Closing
+from logmodel.directory import Directory, DirectoryRow, Ending
+from logmodel.numbering import Numbering
+from logmodel.rows import VOID, Row
 
 LOG = Log("A", "A1", 1_000_000)
 MESSAGE = Row(identity=7, topic="a", routed_at=1001.0)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from newsfabric.store.logs import Log
-from tests.logmodel.directory import DirectoryRow, Ending
-from tests.logmodel.protocols import AnyRouter, AnyWorld
-from tests.logmodel.rows import Row
+from logmodel.directory import DirectoryRow, Ending
+from logmodel.protocols import AnyRouter, AnyWorld
+from logmodel.rows import Row
 
 
 class Closer:

@@ -13,17 +13,17 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.logs.known_log import KnownLog
-from tests.logmodel.book import Book
-from tests.logmodel.brokers import Brokers, Cuts
-from tests.logmodel.checks import check_end
-from tests.logmodel.gateway import Gateway
-from tests.logmodel.mishaps import play
-from tests.logmodel.parts import DESIGN, Parts
-from tests.logmodel.publishers import Publishers
-from tests.logmodel.readers import Ghost, Reader
-from tests.logmodel.router import Router
-from tests.logmodel.settings import DEFAULT, SMALLEST_WINDOW, TOPICS, WINDOW, Profile
-from tests.logmodel.stores import Stores
+from logmodel.book import Book
+from logmodel.brokers import Brokers, Cuts
+from logmodel.checks import check_end
+from logmodel.gateway import Gateway
+from logmodel.mishaps import play
+from logmodel.parts import DESIGN, Parts
+from logmodel.publishers import Publishers
+from logmodel.readers import Ghost, Reader
+from logmodel.router import Router
+from logmodel.settings import DEFAULT, SMALLEST_WINDOW, TOPICS, WINDOW, Profile
+from logmodel.stores import Stores
 
 # Later than any age that is computed, so that no time is negative.
 FIRST_SECOND = 1_000_000.0
@@ -114,7 +114,7 @@ class World:
 
 
 def history(seed: int, profile: Profile = DEFAULT, parts: Parts = DESIGN) -> Book:
-    """Play one history; :class:`~tests.logmodel.book.InvariantBroken` if it breaks an invariant."""
+    """Play one history; :class:`~logmodel.book.InvariantBroken` if it breaks an invariant."""
     world = World(seed, profile, parts)
     play(world)
     check_end(world)

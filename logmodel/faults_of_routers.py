@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from newsfabric.store.logs import Log, next_version
-from tests.logmodel.closing import Closing
-from tests.logmodel.directory import Directory, DirectoryRow, Ending
-from tests.logmodel.numbering import Numbering
-from tests.logmodel.router import Job, Router
-from tests.logmodel.rows import VOID, Row
-from tests.logmodel.settings import HOLD
+from logmodel.closing import Closing
+from logmodel.directory import Directory, DirectoryRow, Ending
+from logmodel.numbering import Numbering
+from logmodel.router import Job, Router
+from logmodel.rows import VOID, Row
+from logmodel.settings import HOLD
 from wholesale.router.log_clock import LogClock
 
 

@@ -5,7 +5,7 @@ which the project's stages decide themselves.
 from __future__ import annotations
 
 from newsfabric.store.logs import Log
-from tests.logmodel.settings import HOLD, WINDOW
+from logmodel.settings import HOLD, WINDOW
 from wholesale.router import numbering
 
 

@@ -14,15 +14,15 @@ from gateway.logs.known_log import KnownLog, Left
 from gateway.logs.logs import LeftLogs, Logs, ReaderAt
 from gateway.wire.position import Listed
 from newsfabric.store.logs import Log
-from tests.logmodel.directory import as_in_store
-from tests.logmodel.memory import TopicMemory
-from tests.logmodel.positions import Position
-from tests.logmodel.protocols import AnyWorld
-from tests.logmodel.readers import Ghost, Reader
-from tests.logmodel.resumes import Answers
-from tests.logmodel.resuming import Resuming
-from tests.logmodel.rows import VOID, Copy, Published, Row, Tick
-from tests.logmodel.settings import IDENTITY_WINDOW, TOPICS
+from logmodel.directory import as_in_store
+from logmodel.memory import TopicMemory
+from logmodel.positions import Position
+from logmodel.protocols import AnyWorld
+from logmodel.readers import Ghost, Reader
+from logmodel.resumes import Answers
+from logmodel.resuming import Resuming
+from logmodel.rows import VOID, Copy, Published, Row, Tick
+from logmodel.settings import IDENTITY_WINDOW, TOPICS
 
 # Seconds by which a gateway's clock is wrong at most.
 CLOCK_ERROR = 2.0

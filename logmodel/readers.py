@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.logmodel.book import InvariantBroken
-from tests.logmodel.checks import check_answer
-from tests.logmodel.positions import Position
-from tests.logmodel.protocols import AnyGateway, AnyWorld
+from logmodel.book import InvariantBroken
+from logmodel.checks import check_answer
+from logmodel.positions import Position
+from logmodel.protocols import AnyGateway, AnyWorld
 
 
 class Reader:

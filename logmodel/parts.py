@@ -10,15 +10,15 @@ from collections.abc import Iterable
 from gateway.logs.known_log import KnownLog
 from gateway.logs.log_times import LogTimes
 from gateway.logs.logs import Logs, ReaderAt
-from tests.logmodel.closing import Closing
-from tests.logmodel.directory import Directory
-from tests.logmodel.gateway import Gateway
-from tests.logmodel.late import LateMessages
-from tests.logmodel.memory import TopicMemory
-from tests.logmodel.numbering import Numbering
-from tests.logmodel.positions import Position
-from tests.logmodel.resuming import Resuming
-from tests.logmodel.router import Router
+from logmodel.closing import Closing
+from logmodel.directory import Directory
+from logmodel.gateway import Gateway
+from logmodel.late import LateMessages
+from logmodel.memory import TopicMemory
+from logmodel.numbering import Numbering
+from logmodel.positions import Position
+from logmodel.resuming import Resuming
+from logmodel.router import Router
 from wholesale.router.log_clock import LogClock
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.logmodel.protocols import AnyWorld
-from tests.logmodel.router import CLOCK_ERROR, Router, far_off
-from tests.logmodel.settings import POSITION_REACH, TOPICS
+from logmodel.protocols import AnyWorld
+from logmodel.router import CLOCK_ERROR, Router, far_off
+from logmodel.settings import POSITION_REACH, TOPICS
 
 
 def publications(world: AnyWorld) -> None:

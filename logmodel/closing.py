@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from newsfabric.store.logs import Log, Number, State
-from tests.logmodel.directory import DirectoryRow, Ending, as_in_store
-from tests.logmodel.rows import VOID, Row
-from tests.logmodel.settings import WINDOW
+from logmodel.directory import DirectoryRow, Ending, as_in_store
+from logmodel.rows import VOID, Row
+from logmodel.settings import WINDOW
 from wholesale.router.closing import CLOSE_AFTER, EndSearch, Watch
 
 #: Returns a number's index row and its message row, each None if missing: ``read(number)``.

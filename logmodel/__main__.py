@@ -1,4 +1,4 @@
-"""``python -m tests.logmodel``: plays histories, in search of one that breaks an invariant."""
+"""``python -m logmodel``: plays histories, in search of one that breaks an invariant."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import sys
 import time
 from collections.abc import Sequence
 
-from tests.logmodel.book import InvariantBroken
-from tests.logmodel.mutations import AS_WRITTEN, MUTATIONS, parts_of
-from tests.logmodel.parts import Parts
-from tests.logmodel.settings import DEFAULT, Profile
-from tests.logmodel.world import history
+from logmodel.book import InvariantBroken
+from logmodel.mutations import AS_WRITTEN, MUTATIONS, parts_of
+from logmodel.parts import Parts
+from logmodel.settings import DEFAULT, Profile
+from logmodel.world import history
 
 EXAMPLES = """examples:
-  python -m tests.logmodel --seeds 0-500                              the design: no counterexample
-  python -m tests.logmodel --seeds 0-500 --partial 0.6                most writes time out
-  python -m tests.logmodel --seeds 0-500 --partial 0.8 --stray 1 --regions 3    the hardest
-  python -m tests.logmodel --seeds 0-500 --partial 0.3 --clocks       clocks go wrong by hours
-  python -m tests.logmodel --seeds 0-400 --stop --mutate no_lease     a fault: it must be found
-  python -m tests.logmodel --seeds 17-17                              one history again
-  python -m tests.logmodel --list                                     the faults
+  python -m logmodel --seeds 0-500                              the design: no counterexample
+  python -m logmodel --seeds 0-500 --partial 0.6                most writes time out
+  python -m logmodel --seeds 0-500 --partial 0.8 --stray 1 --regions 3    the hardest
+  python -m logmodel --seeds 0-500 --partial 0.3 --clocks       clocks go wrong by hours
+  python -m logmodel --seeds 0-400 --stop --mutate no_lease     a fault: it must be found
+  python -m logmodel --seeds 17-17                              one history again
+  python -m logmodel --list                                     the faults
 
 Ends with 1 if a history broke an invariant, and names its seed; with 2 if it is called wrongly.
 The same seed is the same history, as long as the model is the same.
@@ -90,7 +90,7 @@ def search(seeds: range, profile: Profile, parts: Parts, *, stop: bool) -> Found
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.logmodel",
+        prog="python -m logmodel",
         description="Plays random histories of the design docs/design/0028, and checks L1 to L5.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

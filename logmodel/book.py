@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 
 from newsfabric.store.logs import Log
-from tests.logmodel.rows import Copy
+from logmodel.rows import Copy
 
 
 class InvariantBroken(Exception):

@@ -12,13 +12,13 @@ from gateway.wire.position import Copy as ProjectCopy
 from gateway.logs.runs import Run
 from newsfabric.store import logs
 from newsfabric.store.logs import Log
-from tests.logmodel.gateway import Gateway, each
-from tests.logmodel.late import LateMessages
-from tests.logmodel.memory import TopicMemory
-from tests.logmodel.positions import Position
-from tests.logmodel.resuming import Resuming
-from tests.logmodel.rows import Copy
-from tests.logmodel.settings import IDENTITY_WINDOW
+from logmodel.gateway import Gateway, each
+from logmodel.late import LateMessages
+from logmodel.memory import TopicMemory
+from logmodel.positions import Position
+from logmodel.resuming import Resuming
+from logmodel.rows import Copy
+from logmodel.settings import IDENTITY_WINDOW
 
 # Failed reads of a number that the fault void_wrong allows; the next one makes the number void.
 VOID_AFTER_TRIES = 3

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 
 from gateway.memory.forgotten import Forgotten, HasAll
 from newsfabric.store.logs import Log
-from tests.logmodel.rows import Copy
-from tests.logmodel.settings import MEMORY_SIZE
+from logmodel.rows import Copy
+from logmodel.settings import MEMORY_SIZE
 
 
 class TopicMemory:

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from gateway.wire import position
 from gateway.logs.logs import Logs, ReaderAt
 from newsfabric.store.logs import Log
-from tests.logmodel.positions import Position
-from tests.logmodel.rows import Copy
+from logmodel.positions import Position
+from logmodel.rows import Copy
 
 
 class Resuming:

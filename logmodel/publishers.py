@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
-from tests.logmodel.protocols import AnyWorld
-from tests.logmodel.rows import Delivery
-from tests.logmodel.settings import TOPICS
+from logmodel.protocols import AnyWorld
+from logmodel.rows import Delivery
+from logmodel.settings import TOPICS
 
 # Seconds after the first sending in which a publisher repeats a message; APART relies on it.
 REPEATS = 450.0

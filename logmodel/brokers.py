@@ -5,9 +5,9 @@ They drop, duplicate and delay. A delivery held by a dead or frozen router is se
 
 from __future__ import annotations
 
-from tests.logmodel.protocols import AnyGateway, AnyWorld
-from tests.logmodel.rows import Delivery, Published, Tick
-from tests.logmodel.settings import APART, QUEUE_TTL
+from logmodel.protocols import AnyGateway, AnyWorld
+from logmodel.rows import Delivery, Published, Tick
+from logmodel.settings import APART, QUEUE_TTL
 
 
 class Cuts:

@@ -7,10 +7,10 @@ number's index row and its message's row are written, lost, late and replicated 
 from __future__ import annotations
 
 from newsfabric.store.logs import Log
-from tests.logmodel.directory import DirectoryRow
-from tests.logmodel.protocols import AnyWorld
-from tests.logmodel.rows import VOID, Copy, Row
-from tests.logmodel.settings import TOPICS
+from logmodel.directory import DirectoryRow
+from logmodel.protocols import AnyWorld
+from logmodel.rows import VOID, Copy, Row
+from logmodel.settings import TOPICS
 
 
 class Store:

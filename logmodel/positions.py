@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from gateway.wire import position
-from tests.logmodel.settings import POSITION_REACH
+from logmodel.settings import POSITION_REACH
 
 
 class Position(position.Position):

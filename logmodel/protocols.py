@@ -8,15 +8,15 @@ from typing import Any, Protocol
 
 from gateway.logs.known_log import KnownLog
 from gateway.logs.logs import Logs, ReaderAt
-from tests.logmodel.book import Book
-from tests.logmodel.memory import TopicMemory
-from tests.logmodel.positions import Position
-from tests.logmodel.rows import Copy, Row
-from tests.logmodel.settings import Profile
+from logmodel.book import Book
+from logmodel.memory import TopicMemory
+from logmodel.positions import Position
+from logmodel.rows import Copy, Row
+from logmodel.settings import Profile
 
 
 class AnyWorld(Protocol):
-    """See :class:`tests.logmodel.world.World`."""
+    """See :class:`logmodel.world.World`."""
 
     rng: random.Random
     profile: Profile

@@ -1,6 +1,6 @@
 """An executable model of the design "every router is a log" (docs/design/0028).
 
-``python -m tests.logmodel --help`` runs it. One seed is one history: routers, gateways and readers
+``python -m logmodel --help`` runs it. One seed is one history: routers, gateways and readers
 of two or three regions live through some hundred mishaps in virtual time. Then everything is
 healed, and the invariants L1 to L5 are checked.
 

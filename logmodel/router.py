@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 from newsfabric.store.logs import Log
-from tests.logmodel.directory import as_in_store
-from tests.logmodel.numbering import Numbering
-from tests.logmodel.protocols import AnyWorld
-from tests.logmodel.router_closing import Closer
-from tests.logmodel.rows import VOID, Copy, Delivery, Published, Row, Tick
-from tests.logmodel.settings import APART, HEARTBEAT, HOLD
+from logmodel.directory import as_in_store
+from logmodel.numbering import Numbering
+from logmodel.protocols import AnyWorld
+from logmodel.router_closing import Closer
+from logmodel.rows import VOID, Copy, Delivery, Published, Row, Tick
+from logmodel.settings import APART, HEARTBEAT, HOLD
 from wholesale.router.log_clock import LogClock
 
 # Seconds by which a router's clock is wrong at most.

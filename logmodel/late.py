@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from gateway.past.late import is_ahead, span_of
 from gateway.logs.logs import Logs
 from newsfabric.topology.times import TIMES
-from tests.logmodel.rows import Copy
+from logmodel.rows import Copy
 
 
 class LateMessages:

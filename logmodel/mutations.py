@@ -12,9 +12,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from tests.logmodel import faults_of_gateways as gateways
-from tests.logmodel import faults_of_routers as routers
-from tests.logmodel.parts import Parts, parts_with
+from logmodel import faults_of_gateways as gateways
+from logmodel import faults_of_routers as routers
+from logmodel.parts import Parts, parts_with
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

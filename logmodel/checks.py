@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.logmodel.book import InvariantBroken
-from tests.logmodel.protocols import AnyGateway, AnyReader, AnyWorld
-from tests.logmodel.rows import VOID, Copy, Row
+from logmodel.book import InvariantBroken
+from logmodel.protocols import AnyGateway, AnyReader, AnyWorld
+from logmodel.rows import VOID, Copy, Row
 
 
 def check_end(world: AnyWorld) -> None:

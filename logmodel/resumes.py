@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.logmodel.memory import TopicMemory
-from tests.logmodel.positions import Position
-from tests.logmodel.protocols import AnyGateway, AnyWorld
-from tests.logmodel.readers import Reader
-from tests.logmodel.resuming import Resuming
-from tests.logmodel.rows import Copy, Row
-from tests.logmodel.settings import RESUME_PATIENCE
+from logmodel.memory import TopicMemory
+from logmodel.positions import Position
+from logmodel.protocols import AnyGateway, AnyWorld
+from logmodel.readers import Reader
+from logmodel.resuming import Resuming
+from logmodel.rows import Copy, Row
+from logmodel.settings import RESUME_PATIENCE
 
 
 class Answers:
