@@ -19,6 +19,7 @@ BOUNDS = {
     "examples": PLAIN,
     "gateway": PLAIN,
     "loadtest": PLAIN,
+    "logmodel": PLAIN,
     "localfabric": PLAIN,
     "newsfabric": PLAIN,
     "operations": PLAIN,

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def modules() -> dict[str, str]:
-    """Return the source of each module of each top-level package, and of the model."""
+    """Return the source of each module of each top-level package."""
     packages = [
         (start, package)
         for start in (ROOT, ROOT / "deploy")
