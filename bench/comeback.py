@@ -21,10 +21,9 @@ from typing import Any, Final, cast
 import orjson
 import uvloop
 
-from gateway.run import app
-from gateway.run import native_app as native_app
-from gateway.wire.position import log_of
 from gateway.process.settings import GatewaySettings
+from gateway.run import app, native_app
+from gateway.wire.position import log_of
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.messages.control import Tick, encode_tick
 from newsfabric.messages.envelope import Envelope, id_of, identity_of

@@ -22,8 +22,8 @@ import uvloop
 from bench import comeback
 from bench.comeback import ENGINES, ROUTER, Counting, Reader, Served
 from bench.rows import Row
-from gateway.wire.position import Listed, Position, encode, log_hash
 from gateway.process.settings import GatewaySettings
+from gateway.wire.position import Listed, Position, encode, log_hash
 from newsfabric.store.logs import Log
 from newsfabric.store.sqlite import SqliteStore
 from newsfabric.topics import TopicPolicy, TopicTable

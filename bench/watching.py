@@ -15,8 +15,8 @@ from typing import Final
 from bench.box import BODY_BYTES, TOPIC, Box, envelope, running_box, subscribe_verb
 from bench.programs import running_crowd
 from bench.rows import Row
-from gateway.process import measures
 from gateway.native import commands
+from gateway.process import measures
 from gateway.wire.publication import Publication
 from newsfabric.topics import TopicPolicy
 

@@ -14,8 +14,7 @@ import click
 from gateway.native.program import find_program
 from gateway.process.descriptors import raise_limit
 from gateway.process.settings import ANY_ORIGIN, GatewaySettings, NativeSettings, TokenSettings
-from gateway.run import app
-from gateway.run import native_app as native_app
+from gateway.run import app, native_app
 from newsfabric.amqp.link import connect
 from newsfabric.errors import ConfigError, SetupError
 from newsfabric.http.networks import Network

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import collections
 
-from newsfabric.store.logs import Log
 from logmodel.rows import Copy
+from newsfabric.store.logs import Log
 
 
 class InvariantBroken(Exception):

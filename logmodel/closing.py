@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from newsfabric.store.logs import Log, Number, State
 from logmodel.directory import DirectoryRow, Ending, as_in_store
 from logmodel.rows import VOID, Row
 from logmodel.settings import WINDOW
+from newsfabric.store.logs import Log, Number, State
 from wholesale.router.closing import CLOSE_AFTER, EndSearch, Watch
 
 #: Returns a number's index row and its message row, each None if missing: ``read(number)``.

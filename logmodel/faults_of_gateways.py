@@ -8,10 +8,8 @@ from collections.abc import Iterable
 from gateway.logs.known_log import KnownLog, Left
 from gateway.logs.log_times import LogTimes
 from gateway.logs.logs import Logs, ReaderAt
-from gateway.wire.position import Copy as ProjectCopy
 from gateway.logs.runs import Run
-from newsfabric.store import logs
-from newsfabric.store.logs import Log
+from gateway.wire.position import Copy as ProjectCopy
 from logmodel.gateway import Gateway, each
 from logmodel.late import LateMessages
 from logmodel.memory import TopicMemory
@@ -19,6 +17,8 @@ from logmodel.positions import Position
 from logmodel.resuming import Resuming
 from logmodel.rows import Copy
 from logmodel.settings import IDENTITY_WINDOW
+from newsfabric.store import logs
+from newsfabric.store.logs import Log
 
 # Failed reads of a number that the fault void_wrong allows; the next one makes the number void.
 VOID_AFTER_TRIES = 3

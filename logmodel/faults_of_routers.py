@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from newsfabric.store.logs import Log, next_version
 from logmodel.closing import Closing
 from logmodel.directory import Directory, DirectoryRow, Ending
 from logmodel.numbering import Numbering
 from logmodel.router import Job, Router
 from logmodel.rows import VOID, Row
 from logmodel.settings import HOLD
+from newsfabric.store.logs import Log, next_version
 from wholesale.router.log_clock import LogClock
 
 

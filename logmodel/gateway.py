@@ -13,7 +13,6 @@ from typing import Any
 from gateway.logs.known_log import KnownLog, Left
 from gateway.logs.logs import LeftLogs, Logs, ReaderAt
 from gateway.wire.position import Listed
-from newsfabric.store.logs import Log
 from logmodel.directory import as_in_store
 from logmodel.memory import TopicMemory
 from logmodel.positions import Position
@@ -23,6 +22,7 @@ from logmodel.resumes import Answers
 from logmodel.resuming import Resuming
 from logmodel.rows import VOID, Copy, Published, Row, Tick
 from logmodel.settings import IDENTITY_WINDOW, TOPICS
+from newsfabric.store.logs import Log
 
 # Seconds by which a gateway's clock is wrong at most.
 CLOCK_ERROR = 2.0

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gateway.past.late import is_ahead, span_of
 from gateway.logs.logs import Logs
-from newsfabric.topology.times import TIMES
+from gateway.past.late import is_ahead, span_of
 from logmodel.rows import Copy
+from newsfabric.topology.times import TIMES
 
 
 class LateMessages:

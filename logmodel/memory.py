@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from gateway.memory.forgotten import Forgotten, HasAll
-from newsfabric.store.logs import Log
 from logmodel.rows import Copy
 from logmodel.settings import MEMORY_SIZE
+from newsfabric.store.logs import Log
 
 
 class TopicMemory:

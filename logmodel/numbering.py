@@ -4,8 +4,8 @@ which the project's stages decide themselves.
 
 from __future__ import annotations
 
-from newsfabric.store.logs import Log
 from logmodel.settings import HOLD, WINDOW
+from newsfabric.store.logs import Log
 from wholesale.router import numbering
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gateway.wire import position
 from gateway.logs.logs import Logs, ReaderAt
-from newsfabric.store.logs import Log
+from gateway.wire import position
 from logmodel.positions import Position
 from logmodel.rows import Copy
+from newsfabric.store.logs import Log
 
 
 class Resuming:

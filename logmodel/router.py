@@ -11,13 +11,13 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from newsfabric.store.logs import Log
 from logmodel.directory import as_in_store
 from logmodel.numbering import Numbering
 from logmodel.protocols import AnyWorld
 from logmodel.router_closing import Closer
 from logmodel.rows import VOID, Copy, Delivery, Published, Row, Tick
 from logmodel.settings import APART, HEARTBEAT, HOLD
+from newsfabric.store.logs import Log
 from wholesale.router.log_clock import LogClock
 
 # Seconds by which a router's clock is wrong at most.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from newsfabric.store.logs import Log
 from logmodel.directory import DirectoryRow, Ending
 from logmodel.protocols import AnyRouter, AnyWorld
 from logmodel.rows import Row
+from newsfabric.store.logs import Log
 
 
 class Closer:

@@ -6,11 +6,11 @@ number's index row and its message's row are written, lost, late and replicated 
 
 from __future__ import annotations
 
-from newsfabric.store.logs import Log
 from logmodel.directory import DirectoryRow
 from logmodel.protocols import AnyWorld
 from logmodel.rows import VOID, Copy, Row
 from logmodel.settings import TOPICS
+from newsfabric.store.logs import Log
 
 
 class Store:

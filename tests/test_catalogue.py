@@ -112,7 +112,9 @@ def test_the_pages_are_those_of_the_code() -> None:
     made = declared_in_tree(ROOT)
     old = "they are old: make metrics"
     assert (ROOT / "docs" / "metrics.md").read_text() == markdown(made), old
-    assert (ROOT / "wholesale" / "frontdesk" / "pages" / "files" / "board-metrics.html").read_text() == page(made), old
+    assert (
+        ROOT / "wholesale" / "frontdesk" / "pages" / "files" / "board-metrics.html"
+    ).read_text() == page(made), old
 
 
 def test_every_metric_has_an_anchor_by_its_familys_name() -> None:
@@ -124,7 +126,10 @@ def test_every_metric_has_an_anchor_by_its_familys_name() -> None:
 
 def test_links_between_documents_lead_to_metrics_that_are() -> None:
     names = {metric.name for metric in METRICS} | {metric.full_name for metric in METRICS}
-    texts = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "wholesale/frontdesk/pages/files").glob("board*")]
+    texts = [
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "wholesale/frontdesk/pages/files").glob("board*"),
+    ]
     texts = [text for text in texts if "reports" not in text.parts]
     named = {
         (file.name, name.removesuffix("_bucket").removesuffix("_count").removesuffix("_sum"))

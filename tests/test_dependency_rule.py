@@ -95,7 +95,10 @@ def test_the_code_keeps_the_rule() -> None:
         ("shovels/cli.py", "def late() -> None:\n    from localfabric.world.paths import Paths"),
         ("operations/cli/app.py", "import importlib\nimportlib.import_module('retail.agent')"),
         ("wholesale/router.py", "from gateway import hub"),
-        ("gateway/memory/hub.py", "if True:\n    def late() -> None:\n        import wholesale.router"),
+        (
+            "gateway/memory/hub.py",
+            "if True:\n    def late() -> None:\n        import wholesale.router",
+        ),
         ("wholesale/router.py", "from pika.adapters import asyncio_connection"),
         ("newsfabric/amqp_helpers.py", "import pika"),
         ("gateway/transports/websocket.py", "import sockjs.tornado"),
@@ -111,7 +114,10 @@ def test_a_breach_is_found(path: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("gateway/memory/hub.py", "import gateway.wire.outbox\nfrom newsfabric.messages import envelope"),
+        (
+            "gateway/memory/hub.py",
+            "import gateway.wire.outbox\nfrom newsfabric.messages import envelope",
+        ),
         ("gateway/feed/engine.py", "from . import sockjs\nfrom .sockjs import handler"),
         ("gateway/transports/sockjs/sockjs_tornado.py", "from sockjs.tornado import SockJSRouter"),
         ("newsfabric/amqp/connection.py", "import pika"),

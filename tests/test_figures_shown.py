@@ -13,8 +13,8 @@ from newsfabric.messages.reports import CERTIFICATE_ENDS, MAX_FIGURES
 from newsfabric.metrics import REGISTRY
 from newsfabric.process.figures import Figures, Wanted
 from newsfabric.tls import CERTIFICATES_END
-from wholesale.frontdesk.board import plots, region_page
 from wholesale.frontdesk import service
+from wholesale.frontdesk.board import plots, region_page
 from wholesale.mailbox import counters as mailbox
 from wholesale.router import counters as router
 from wholesale.scaler import counters as scaler

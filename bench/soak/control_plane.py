@@ -20,8 +20,8 @@ from typing import Any
 import orjson
 
 from bench.soak.messages import TABLE
-from gateway.run.native_app import running
 from gateway.process.settings import GatewaySettings, NativeSettings
+from gateway.run.native_app import running
 from newsfabric import topology
 from newsfabric.amqp.message import Message, Properties
 from newsfabric.amqp.stub import StubBroker

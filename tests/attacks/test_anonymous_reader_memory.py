@@ -20,8 +20,8 @@ import pytest
 from dataplanes import plane_of
 from gateways import PATIENCE, Box, RawSocket, Reader, opened_box, until
 
-from gateway.wire.protocol import ReaderLimits
 from gateway.process.settings import NativeSettings
+from gateway.wire.protocol import ReaderLimits
 from newsfabric.topics import TopicPolicy, TopicTable
 
 MIB = 1 << 20

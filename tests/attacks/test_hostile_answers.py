@@ -29,8 +29,8 @@ from operations.mirror.asking import Asking
 from operations.top.frontdesks import Frontdesks, fetch_once
 from retail.ends import GatewayAdmin
 from wholesale.common.http import HttpProblem
-from wholesale.frontdesk.board.board import Board
 from wholesale.frontdesk.api.catching_up import CatchingUp
+from wholesale.frontdesk.board.board import Board
 
 OK = b"HTTP/1.1 200 OK\r\n"
 

@@ -17,9 +17,9 @@ from gateway.native import commands
 from gateway.native.events import Attached, Event, Handover
 from gateway.native.link import ControlLink, connected
 from gateway.native.program import find_program
+from gateway.process.settings import GatewaySettings, NativeSettings
 from gateway.wire.outbox import OutboxLimits
 from gateway.wire.protocol import ReaderLimits
-from gateway.process.settings import GatewaySettings, NativeSettings
 
 PATIENCE = 10.0
 TOLD = GatewaySettings(

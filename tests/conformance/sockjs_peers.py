@@ -19,17 +19,17 @@ import echo_dataplane
 from dialogue import PATIENCE, Peer
 from tornado.httpserver import HTTPServer
 
-from gateway.run.app import readers_server
+from gateway.core.core import Core
+from gateway.logs.logs import LeftLogs
+from gateway.process.settings import GatewaySettings
 from gateway.readers.budget import Budget
 from gateway.readers.connection import Connection, Readers
-from gateway.core.core import Core
-from gateway.wire.frames import TEXT, Variant, sockjs_close, websocket_close, websocket_frame
 from gateway.readers.listener import Listener, serve_connection
-from gateway.logs.logs import LeftLogs
-from gateway.wire.protocol import ReaderLimits
-from gateway.process.settings import GatewaySettings
+from gateway.run.app import readers_server
 from gateway.transports.sockjs import PREFIX
 from gateway.transports.streaming import Ending
+from gateway.wire.frames import TEXT, Variant, sockjs_close, websocket_close, websocket_frame
+from gateway.wire.protocol import ReaderLimits
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 

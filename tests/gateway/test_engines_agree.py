@@ -40,9 +40,9 @@ from plays import (
 )
 from signing import AUDIENCE, ISSUER, ed25519, keys_file, token
 
+from gateway.process.settings import TokenSettings
 from gateway.wire.frames import BINARY, CLOSE, PING, PONG, TEXT
 from gateway.wire.protocol import ReaderLimits
-from gateway.process.settings import TokenSettings
 
 EXAMPLES: Final = int(os.environ.get("NEWSFABRIC_EXAMPLES", "60"))
 FRAME_BYTES: Final = 600

@@ -15,10 +15,10 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.wire.frames import encode_push
 from gateway.native.events import Decoder
 from gateway.native.marks import decode_marks
 from gateway.native.wire import WireError
+from gateway.wire.frames import encode_push
 from gateway.wire.position import decode as decode_position
 from gateway.wire.protocol import (
     History,

@@ -20,12 +20,12 @@ from hypothesis import given, register_random, settings
 from hypothesis import strategies as st
 from quick_time import run
 
-from gateway.past.archive import Archive
-from gateway.memory.hub import Hub, HubLimits
 from gateway.logs.logs import Logs
-from gateway.wire.position import decode
+from gateway.memory.hub import Hub, HubLimits
+from gateway.past.archive import Archive
 from gateway.past.resume import Resumer
 from gateway.process.settings import GatewaySettings
+from gateway.wire.position import decode
 from newsfabric import backoff
 from newsfabric.errors import StoreUnavailable
 from newsfabric.messages.envelope import MAX_MS, Envelope, id_of, ms_of_id

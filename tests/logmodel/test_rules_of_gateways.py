@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from gateway.logs.logs import Logs, ReaderAt
 from gateway.wire.position import Listed, log_hash
-from newsfabric.store.logs import DirectoryRow, Log
 from logmodel.late import LateMessages
 from logmodel.memory import TopicMemory
 from logmodel.positions import Position
 from logmodel.resuming import Resuming
 from logmodel.settings import POSITION_REACH
+from newsfabric.store.logs import DirectoryRow, Log
 
 LOG = Log("A", "A1", 1_000_000)
 ABROAD = Log("B", "B1", 1_000_000)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from newsfabric.store.logs import Log
 from logmodel.closing import Closing
 from logmodel.directory import Directory, DirectoryRow, Ending
 from logmodel.numbering import Numbering
 from logmodel.rows import VOID, Row
+from newsfabric.store.logs import Log
 
 LOG = Log("A", "A1", 1_000_000)
 MESSAGE = Row(identity=7, topic="a", routed_at=1001.0)

@@ -21,11 +21,11 @@ from typing import Any, Final
 import orjson
 from signing import AUDIENCE, ISSUER, ed25519, keys_file, token
 
-from gateway.readers.connection import Connection
 from gateway.core.core import Core
+from gateway.process.settings import GatewaySettings, TokenSettings
+from gateway.readers.connection import Connection
 from gateway.wire.frames import Variant
 from gateway.wire.protocol import ReaderLimits
-from gateway.process.settings import GatewaySettings, TokenSettings
 from newsfabric.closing import CLOSE_REASONS, CloseReason
 from newsfabric.messages.mailbox import MARK_KINDS, UserMark
 from newsfabric.store.memory import MemoryStore

@@ -10,15 +10,15 @@ import pytest
 from envelopes import START_MS, envelope
 from gateways import until
 
-from gateway.past.archive import Archive
-from gateway.memory.hub import Hub, HubLimits
 from gateway.logs.logs import Logs
+from gateway.memory.hub import Hub, HubLimits
+from gateway.past.archive import Archive
 from gateway.past.past import Past
-from gateway.wire.protocol import Rewind, Subscribe
-from gateway.wire.publication import Publication
 from gateway.past.recalled import Recalled
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import Tasks
+from gateway.wire.protocol import Rewind, Subscribe
+from gateway.wire.publication import Publication
 from newsfabric.errors import StoreError
 from newsfabric.messages.envelope import Envelope
 from newsfabric.metrics import REGISTRY

@@ -24,14 +24,14 @@ from envelopes import envelope
 from gateways import PATIENCE, RawSocket
 
 from gateway.core.core import Core
-from gateway.wire.frames import Variant
 from gateway.native import commands
 from gateway.native.events import Attached, Counters, Event, Handover, Published, Refused, Verbs
 from gateway.native.link import ControlLink, connected
 from gateway.native.plane import Plane
 from gateway.native.program import find_program
-from gateway.wire.publication import Publication
 from gateway.process.settings import GatewaySettings, NativeSettings
+from gateway.wire.frames import Variant
+from gateway.wire.publication import Publication
 from newsfabric.closing import CloseReason
 from newsfabric.messages.envelope import id_of
 from newsfabric.topics import SlowPolicy, TopicPolicy

@@ -19,11 +19,11 @@ from typing import Any
 import websockets
 from envelopes import envelope
 
-from gateway.run.app import Gateway, running
-from gateway.run import native_app as native_app
 from gateway.native.program import find_program
-from gateway.wire.position import log_of
 from gateway.process.settings import GatewaySettings
+from gateway.run import native_app
+from gateway.run.app import Gateway, running
+from gateway.wire.position import log_of
 from newsfabric.amqp.message import Message
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.errors import SetupError

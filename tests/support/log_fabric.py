@@ -22,13 +22,13 @@ from quick_time import quick_loop
 from gateway.core import core as gateway_core
 from gateway.core.core import Core
 from gateway.feed.feed import Feed
-from gateway.wire.frames import Variant
-from gateway.memory.hub import Hub
 from gateway.logs.logs import LeftLogs
+from gateway.memory.hub import Hub
 from gateway.native.marks import decode_marks, encode_marks
+from gateway.process.settings import GatewaySettings
+from gateway.wire.frames import Variant
 from gateway.wire.position import copy_of
 from gateway.wire.publication import Publication
-from gateway.process.settings import GatewaySettings
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.closing import CloseReason
 from newsfabric.errors import StoreUnavailable

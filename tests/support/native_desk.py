@@ -32,8 +32,8 @@ from gateway.core.core import Core
 from gateway.logs.logs import LeftLogs
 from gateway.native.plane import Plane, State
 from gateway.native.serving import Serving
-from gateway.wire.protocol import Intent, ReaderLimits, Verbs
 from gateway.process.settings import GatewaySettings, NativeSettings, TokenSettings
+from gateway.wire.protocol import Intent, ReaderLimits, Verbs
 from newsfabric.errors import StoreError
 from newsfabric.messages.envelope import Envelope
 from newsfabric.store.memory import MemoryStore

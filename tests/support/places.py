@@ -12,8 +12,8 @@ from typing import Any
 
 from gateways import TABLE, Box, settle
 
-from gateway.run.native_app import running
 from gateway.process.settings import GatewaySettings, NativeSettings
+from gateway.run.native_app import running
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.errors import LinkError
 from newsfabric.messages.control import Tick, encode_tick

@@ -48,20 +48,20 @@ from wholesale.frontdesk.api import counters, openapi
 from wholesale.frontdesk.api.access import ApiKey, PublishAccess, check_exposure, is_loopback
 from wholesale.frontdesk.api.answers import Endpoints
 from wholesale.frontdesk.api.awaiting import Receipts
-from wholesale.frontdesk.board.board import Board
-from wholesale.frontdesk.board.board_access import BoardAccess, BoardSettings, read_board_keys
-from wholesale.frontdesk.board.board_handlers import board_routes
-from wholesale.frontdesk.presence.boxes import Boxes
 from wholesale.frontdesk.api.catching_up import CatchingUp
 from wholesale.frontdesk.api.handlers import (
     EndpointsHandler,
     HistoryHandler,
     PublishHandler,
 )
-from wholesale.frontdesk.pages.handlers import page_routes
-from wholesale.frontdesk.board.picture import Place
-from wholesale.frontdesk.presence.presence import login_of
 from wholesale.frontdesk.api.repeats import Repeats
+from wholesale.frontdesk.board.board import Board
+from wholesale.frontdesk.board.board_access import BoardAccess, BoardSettings, read_board_keys
+from wholesale.frontdesk.board.board_handlers import board_routes
+from wholesale.frontdesk.board.picture import Place
+from wholesale.frontdesk.pages.handlers import page_routes
+from wholesale.frontdesk.presence.boxes import Boxes
+from wholesale.frontdesk.presence.presence import login_of
 
 logger = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from signing import AUDIENCE, ISSUER, ed25519, jwk, jwks, keys_file, token
 
 from gateway.answers.access import ANONYMOUS
 from gateway.answers.gate import Gate, Verdict
-from gateway.wire.protocol import LogIn
 from gateway.process.settings import GatewaySettings, TokenSettings
 from gateway.process.tasks import Tasks
+from gateway.wire.protocol import LogIn
 from newsfabric.closing import ErrorCode
 from newsfabric.errors import ConfigError, StoreUnavailable
 from newsfabric.messages.control import revocation

@@ -16,9 +16,9 @@ from envelopes import envelope
 from gateways import TABLE, Box, Reader, opened_box, settle, until
 from metric_values import value
 
-from gateway.process import measures
-from gateway.memory.hub import HubLimits
 from gateway.logs.logs import LogLimits
+from gateway.memory.hub import HubLimits
+from gateway.process import measures
 from gateway.wire.position import log_of
 from newsfabric.errors import LinkError, StoreUnavailable
 from newsfabric.messages.control import Tick, encode_tick

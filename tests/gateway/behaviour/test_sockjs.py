@@ -13,9 +13,9 @@ import websockets
 from gateways import PATIENCE, Box, RawSocket, Response, dechunked, opened_box, until
 from sockjs_sessions import watched_bodies
 
+from gateway.transports.sockjs import sessions
 from gateway.wire.outbox import OutboxLimits
 from gateway.wire.protocol import ReaderLimits
-from gateway.transports.sockjs import sessions
 
 SESSION = "/sockjs/000/a-session"
 TRICKY = "Ünï \u2028\u2029 \ufeff\u200c \U0001f600 東京"

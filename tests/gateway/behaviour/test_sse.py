@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from gateways import Box, RawSocket, Response, opened_box, until
 
-from gateway.transports import sse
 from gateway.readers.admission import Welcome
+from gateway.transports import sse
 from gateway.wire.outbox import OutboxLimits
 
 

@@ -7,8 +7,8 @@ import asyncio
 from envelopes import envelope
 
 from gateway.feed.fanout import Fanout
-from gateway.wire.frames import Variant
 from gateway.memory.kept_topics import Audience, Subscription
+from gateway.wire.frames import Variant
 from gateway.wire.publication import Publication
 from newsfabric.closing import INTERNAL, CloseReason
 from newsfabric.topics import TopicPolicy

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gateway.wire.frames import Variant
+from gateway.logs.logs import Logs, ReaderAt
 from gateway.memory.hub import Dropped, Hub, HubLimits
 from gateway.memory.kept_topics import Subscription
-from gateway.logs.logs import Logs, ReaderAt
+from gateway.wire.frames import Variant
 from gateway.wire.position import UNKNOWN, Copy, Position, decode
 from gateway.wire.publication import Publication
 from newsfabric.closing import CloseReason

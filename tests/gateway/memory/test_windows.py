@@ -8,8 +8,8 @@ from envelopes import START_MS, envelope
 
 from gateway.memory.forgotten import Forgotten
 from gateway.memory.memory import TopicMemory
-from gateway.wire.publication import Publication
 from gateway.memory.windows import Window, fitting
+from gateway.wire.publication import Publication
 from newsfabric.topics import TopicPolicy
 
 NOW = START_MS / 1000

@@ -33,12 +33,12 @@ import gateway.run.app
 from gateway.core.core import Core
 from gateway.logs.known_log import Left
 from gateway.logs.logs import LeftLogs
-from gateway.run.native_app import running
 from gateway.native.marks import decode_marks, encode_mark, encode_marks
 from gateway.native.plane import State
 from gateway.native.wire import MAX_BLOB
-from gateway.wire.position import log_of
 from gateway.process.settings import GatewaySettings, NativeSettings
+from gateway.run.native_app import running
+from gateway.wire.position import log_of
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.messages.envelope import Envelope, ms_of_id
 from newsfabric.store.logs import Log

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.answers.access import AuthState, decode_auth
-from gateway.wire.frames import Variant
 from gateway.native import commands
 from gateway.native.wire import WireError
-from gateway.wire.publication import Publication
 from gateway.process.settings import GatewaySettings, NativeSettings, TokenSettings
+from gateway.wire.frames import Variant
+from gateway.wire.publication import Publication
 from newsfabric.closing import CLOSE_REASONS, INTERNAL, INVALID_TOKEN, REBALANCE
 from newsfabric.messages.envelope import taken_ms
 from newsfabric.tokens import Login

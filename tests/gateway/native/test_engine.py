@@ -9,9 +9,9 @@ from fake_dataplane import fake_dataplane
 from gateways import TABLE
 from metric_values import value
 
-from gateway.process import measures
 from gateway.core.core import Core
 from gateway.native.plane import Plane
+from gateway.process import measures
 from gateway.process.settings import GatewaySettings
 from newsfabric.store.memory import MemoryStore
 

@@ -25,8 +25,8 @@ from dataplanes import (
 from gateways import Response
 
 from gateway.native import commands
-from gateway.wire.outbox import OutboxLimits
 from gateway.process.settings import GatewaySettings
+from gateway.wire.outbox import OutboxLimits
 
 V2 = b"\r\n\r\n\0\r\nQUIT\n"
 OURS = b"\x7f\0\0\x01\x1f\x90"

@@ -29,8 +29,8 @@ from gateways import until
 from gateway.native import commands
 from gateway.native.events import OTHER_VERSION, TAKEN_OVER, Attached, Event, Handover, Refused
 from gateway.native.plane import Plane, State
-from gateway.wire.publication import Publication
 from gateway.process.settings import GatewaySettings
+from gateway.wire.publication import Publication
 from newsfabric.errors import ConfigError
 from newsfabric.topics import TopicPolicy
 

@@ -15,10 +15,10 @@ from fake_dataplane import (
 from metric_values import value
 from native_desk import FORTY_TWO, OTHER, THIRD, Desk, past, seqs
 
-from gateway.process import measures
 from gateway.answers.access import encode_auth
 from gateway.native import commands
 from gateway.native.readers import SHORT, Sayings
+from gateway.process import measures
 from gateway.wire.position import Position, decode, encode, log_of
 
 # One reply each.

@@ -14,9 +14,9 @@ from metric_values import value
 from native_desk import FORTY_TWO, OTHER, THIRD, Desk, attached, past, seqs
 from signing import token
 
-from gateway.process import measures
 from gateway.answers.access import AuthState, decode_auth, encode_auth
 from gateway.native import commands
+from gateway.process import measures
 from gateway.wire.position import log_of
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gateway.native.readers import SHORT, Said, Sayings
-from gateway.wire.protocol import Ping, Subscribed
 from gateway.past.recalled import Recalled
+from gateway.wire.protocol import Ping, Subscribed
 
 ANSWER = b"x" * 1_000
 

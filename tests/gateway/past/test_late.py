@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 from envelopes import START_MS, envelope
 
+from gateway.logs.logs import Logs
 from gateway.past import late as late_module
 from gateway.past.late import (
     LateCopies,
@@ -16,7 +17,6 @@ from gateway.past.late import (
     is_late,
     span_of,
 )
-from gateway.logs.logs import Logs
 from gateway.process.settings import GatewaySettings
 from newsfabric.errors import StoreError
 from newsfabric.messages.envelope import Envelope, ms_of_id

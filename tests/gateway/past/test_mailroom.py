@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from envelopes import START_MS, envelope
 
-from gateway.past.archive import Archive
-from gateway.memory.hub import Hub
 from gateway.logs.logs import Logs
+from gateway.memory.hub import Hub
+from gateway.past.archive import Archive
 from gateway.past.mailroom import Mailroom
-from gateway.wire.position import log_of
-from gateway.wire.publication import Publication
 from gateway.past.recalled import Recalled
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import Tasks
+from gateway.wire.position import log_of
+from gateway.wire.publication import Publication
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.messages.envelope import Envelope
 from newsfabric.messages.mailbox import ANNOUNCEMENT, Kept, UserMark

@@ -21,8 +21,8 @@ from box_with_a_past import (
 from gateways import until
 
 from gateway.memory.hub import HubLimits
-from gateway.wire.position import log_of
 from gateway.past.recalled import Recalled
+from gateway.wire.position import log_of
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.messages.envelope import Envelope
 from newsfabric.store.logs import DirectoryRow

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from envelopes import START_MS, envelope
 
-from gateway.wire.publication import Publication
 from gateway.past.recalled import Answers, Recalled
+from gateway.wire.publication import Publication
 from newsfabric.topics import TopicPolicy
 
 POLICY = TopicPolicy(pattern="news.*", keep=2)

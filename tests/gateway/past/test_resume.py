@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from envelopes import START_MS, envelope
 
-from gateway.past.archive import Archive
-from gateway.memory.hub import Hub
 from gateway.logs.logs import Logs
+from gateway.memory.hub import Hub
+from gateway.past.archive import Archive
 from gateway.past.paging import page
-from gateway.wire.position import UNKNOWN, Listed, Position, copy_of, decode, encode, log_hash
-from gateway.wire.protocol import Gap
 from gateway.past.recalled import Recalled
 from gateway.past.resume import Resumer
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import Tasks
+from gateway.wire.position import UNKNOWN, Listed, Position, copy_of, decode, encode, log_hash
+from gateway.wire.protocol import Gap
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.messages.envelope import MAX_MS, Envelope
 from newsfabric.store.logs import DirectoryRow, Log

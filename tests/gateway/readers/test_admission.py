@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.readers.admission import Origins
 from gateway.process.settings import ANY_ORIGIN
+from gateway.readers.admission import Origins
 
 LISTED = ("https://a.example", "https://b.example:8443")
 

@@ -6,14 +6,14 @@ import orjson
 from envelopes import envelope
 from gateways import TABLE
 
-from gateway.readers.connection import Connection
 from gateway.core.core import Core
+from gateway.past.recalled import Recalled
+from gateway.process.settings import GatewaySettings
+from gateway.readers.connection import Connection
 from gateway.wire.frames import Variant
 from gateway.wire.outbox import OutboxLimits
 from gateway.wire.protocol import Subscribe, Subscribed
 from gateway.wire.publication import Publication
-from gateway.past.recalled import Recalled
-from gateway.process.settings import GatewaySettings
 from newsfabric.closing import TOO_BIG, CloseReason
 from newsfabric.store.memory import MemoryStore
 

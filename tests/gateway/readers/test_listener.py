@@ -15,9 +15,9 @@ from descriptors import Descriptors
 from gateways import until
 from tornado.httpserver import HTTPServer
 
+from gateway.process.settings import GatewaySettings
 from gateway.readers.budget import Budget
 from gateway.readers.listener import Listener, listen
-from gateway.process.settings import GatewaySettings
 from newsfabric.errors import ConfigError
 
 SETTINGS = GatewaySettings(name="oregon-retail-1", region="oregon")

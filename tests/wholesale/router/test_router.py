@@ -12,8 +12,8 @@ from core_cluster import EPOCH, CoreCluster, message, running, until
 from metric_values import value
 from shovelled import shovelled
 
-from gateway.memory.hub import Dropped, Hub
 from gateway.logs.logs import Logs
+from gateway.memory.hub import Dropped, Hub
 from newsfabric.amqp import Message
 from newsfabric.amqp.message import SHOVELLED
 from newsfabric.amqp.stub import StubBroker

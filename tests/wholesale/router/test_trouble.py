@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from metric_values import value
 
-from gateway.memory.hub import Hub
 from gateway.logs.logs import Logs
+from gateway.memory.hub import Hub
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.errors import LinkRefused, StoreError, StoreUnavailable
 from newsfabric.messages.envelope import Envelope

@@ -35,7 +35,6 @@ from wholesale.frontdesk.api.answers import (
     history_document,
 )
 from wholesale.frontdesk.api.awaiting import Receipts
-from wholesale.frontdesk.presence.boxes import Boxes
 from wholesale.frontdesk.api.catching_up import Answer, CatchingUp
 from wholesale.frontdesk.api.publication import (
     check_many,
@@ -47,6 +46,7 @@ from wholesale.frontdesk.api.publication import (
     rehearse,
 )
 from wholesale.frontdesk.api.repeats import Name, Repeats
+from wholesale.frontdesk.presence.boxes import Boxes
 
 logger = logging.getLogger(__name__)
 

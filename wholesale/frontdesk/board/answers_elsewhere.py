@@ -17,8 +17,8 @@ from newsfabric.json_fields import MAX_COUNT
 from newsfabric.messages.reports import MAX_BUSIEST, MAX_FIGURES, MAX_REASONS, MAX_TEXT
 from newsfabric.numbers import is_number, is_whole
 from wholesale.frontdesk.board.events import EVENT_KINDS, MOST
-from wholesale.frontdesk.presence.presence import MAX_BOXES, MAX_SERVICES
 from wholesale.frontdesk.board.region_page import SHOVELS_OF_A_BOX
+from wholesale.frontdesk.presence.presence import MAX_BOXES, MAX_SERVICES
 
 #: A thousand boxes report some 3 KB each.
 MAX_ANSWER_BYTES: Final = 8 << 20

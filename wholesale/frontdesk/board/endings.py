@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from newsfabric.messages.reports import CERTIFICATE_ENDS, MAX_TEXT
-from wholesale.frontdesk.presence.presence import Known
 from wholesale.frontdesk.board.region_page import state_of
+from wholesale.frontdesk.presence.presence import Known
 
 _DAY_MS: Final = 86_400_000
 #: `newsfabric certs renew` renews certificates that end within so long.

@@ -22,8 +22,8 @@ from wholesale.frontdesk.board import region_page
 from wholesale.frontdesk.board.elsewhere import Elsewhere
 from wholesale.frontdesk.board.endings import endings
 from wholesale.frontdesk.board.events import EventKind, Events
-from wholesale.frontdesk.presence.presence import BOX, GONE_AFTER, Known, Presence
 from wholesale.frontdesk.board.region_page import MAX_REASONS, Seen, shovel_moves, state_of
+from wholesale.frontdesk.presence.presence import BOX, GONE_AFTER, Known, Presence
 
 # Seconds between two checks. After a longer time this process was stopped, and missed reports.
 PAUSED: Final = 2.0

@@ -29,10 +29,10 @@ from newsfabric.messages import reports
 from newsfabric.messages.reports import Report, encode_report
 from newsfabric.settings import Fabric, ServerFiles
 from newsfabric.topics import TopicTable
-from wholesale.frontdesk.board import board as board_module
-from wholesale.frontdesk.board import board_handlers
 from wholesale.frontdesk.api import counters
 from wholesale.frontdesk.api.access import ApiKey
+from wholesale.frontdesk.board import board as board_module
+from wholesale.frontdesk.board import board_handlers
 from wholesale.frontdesk.board.board_access import BoardAccess, BoardSettings, read_board_keys
 from wholesale.frontdesk.presence.presence import login_of
 from wholesale.frontdesk.service import FrontdeskSettings

@@ -14,8 +14,8 @@ from newsfabric.messages.reports import CERTIFICATE_ENDS, KINDS, MAX_SHOVELS, Bu
 from newsfabric.numbers import is_number
 from wholesale.frontdesk.board.answers_elsewhere import parse_answer
 from wholesale.frontdesk.board.picture import QUIET_AT_FIRST
-from wholesale.frontdesk.presence.presence import MAX_BOXES, MAX_OF_KIND, MAX_SERVICES, login_of
 from wholesale.frontdesk.board.region_page import SHOVELS_OF_A_BOX
+from wholesale.frontdesk.presence.presence import MAX_BOXES, MAX_OF_KIND, MAX_SERVICES, login_of
 
 FIGURES = {
     "gateway_publications": 3.0,
