@@ -10,23 +10,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
+from newsfabric.kinds import KINDS
 from observability.catalogue import LABELS, Metric
 
 #: The meaning of the first word of a name.
 TITLES: Final = {
-    "amqp": "Links to brokers",
-    "frontdesk": "Frontdesk",
-    "gateway": "Gateway",
-    "mailbox": "Mailbox service",
-    "mirror": "Mirror",
-    "retail": "A box's agent",
-    "router": "Router",
-    "scaler": "Scaler",
-    "service": "Every service",
-    "shovels": "Keeper of shovels",
-    "store": "Store",
+    "amqp": "links to brokers",
+    "service": "every service",
     "tls": "TLS",
-    "traces": "Traces",
+    **{row.metrics: row.title for row in KINDS.values()},
 }
 
 _INTRO: Final = (
@@ -58,7 +50,8 @@ def markdown(metrics: Sequence[Metric]) -> str:
 
 
 def _title(kind: str) -> str:
-    return TITLES.get(kind, kind.capitalize())
+    title = TITLES.get(kind, kind)
+    return title[0].upper() + title[1:]
 
 
 def _row(metric: Metric) -> str:
