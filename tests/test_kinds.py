@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,12 +31,10 @@ def settings() -> Iterator[tuple[str, Any, Any]]:
 
 
 def units() -> Iterator[tuple[str, Any, Any]]:
-    """Yield the same of the units on a core node."""
+    """Yield the same of the units on a core node. One loop makes units of several instances."""
     vars_ = yaml.safe_load((ANSIBLE / "roles" / "wholesale" / "vars" / "main.yml").read_text())
     found = {each["unit"]: each for each in vars_["wholesale_services"]}
-    logins = {"writer": "{{ newsfabric_cassandra_login }}", "": None}
-    logins["reader"] = "{{ newsfabric_cassandra_reader }}"
-    wanted = {f"newsfabric-{word(kind)}" + "@" * KINDS[kind].several: kind for kind in CORE}
+    wanted = {f"newsfabric-{word(kind)}": kind for kind in CORE if not KINDS[kind].several}
     yield "units", list(found), list(wanted)
     for unit, kind in wanted.items():
         told = found.get(unit, {"command": ""})
@@ -45,7 +42,14 @@ def units() -> Iterator[tuple[str, Any, Any]]:
         words = KINDS[kind].command.split()
         yield f"command of {unit}", begun[: len(words)], words
         yield f"login of {unit}", told.get("login"), f"{kind}.{{{{ newsfabric_place }}}}"
-        yield f"store of {unit}", told.get("store"), logins[KINDS[kind].store]
+        reads = told.get("store") == "{{ newsfabric_cassandra_reader }}"
+        yield f"store of {unit}", "reader" if reads else told.get("store", ""), KINDS[kind].store
+    for row in (KINDS[kind] for kind in CORE if KINDS[kind].several):
+        yield (
+            f"the loop's {row.title}",
+            ("wholesale", "writer"),
+            (row.command.split()[0], row.store),
+        )
 
 
 def pods() -> Iterator[tuple[str, Any, Any]]:
@@ -67,24 +71,11 @@ def values() -> Iterator[tuple[str, Any, Any]]:
     yield "services", set(found["services"]), set(CORE)
 
 
-def schema() -> Iterator[tuple[str, Any, Any]]:
-    found = json.loads((CHART / "values.schema.json").read_text())
-    yield "services", set(found["properties"]["services"]["properties"]), set(CORE)
-
-
-def logins() -> Iterator[tuple[str, Any, Any]]:
-    """Yield the secrets that an operator of the chart is told to make."""
-    told = re.findall(r"users/(\w+)\.oregon", (CHART / "README.md").read_text())
-    yield "kubectl create secret", set(told) - {"shovel", "box"}, set(CORE)
-
-
 FILES: Final[dict[str, Callable[[], Iterator[tuple[str, Any, Any]]]]] = {
     "deploy/ansible/group_vars/all.yml": settings,
     "deploy/ansible/roles/wholesale/vars/main.yml": units,
     "deploy/helm/newsfabric/templates/_helpers.tpl": pods,
     "deploy/helm/newsfabric/values.yaml": values,
-    "deploy/helm/newsfabric/values.schema.json": schema,
-    "deploy/helm/newsfabric/README.md": logins,
 }
 
 

@@ -5,19 +5,7 @@ Pure: paths are made, not looked at. Everything follows from
 ports, and nothing else has to be stored. :mod:`localfabric.world.programs` makes the commands of
 the services from it.
 
-Ports count from ``port_base`` (docs/world.md has the table)::
-
-    +0                   Erlang's port mapper (epmd)
-    +1, +2 …             Toxiproxy, and its proxies between regions        (where it is used)
-    +100·r … +100·r+99   the r-th region (r = 1, 2, …):
-      +0 frontdesk   +1, +2 routers   +3 the keeper of shovels
-      +4+2·(n-1)     the n-th store node: CQL, gossip                       (n ≤ 3)
-      +10+3·(n-1)    the n-th client node: AMQP, management, distribution   (n ≤ 5)
-      +25+3·(n-1)    the n-th core node, likewise                           (n ≤ 5)
-      +40+6·(n-1)    the n-th box: AMQP, management, distribution,
-                     readers, the gateway's admin, the agent                (n ≤ 9)
-      +94, +95 mailboxes   +97, +98 scalers (where there are some)
-    after the last region, as the client nodes of one more: the proxy cluster
+Ports count from ``port_base``; docs/world.md has the table.
 """
 
 from __future__ import annotations

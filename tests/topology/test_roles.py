@@ -39,7 +39,7 @@ def allowed(user: User, kind: str) -> re.Pattern[str]:
 def test_a_cluster_knows_its_own_services_and_everyones_keepers() -> None:
     keepers = {"keeper.oregon", "keeper.dublin"}
     shovels = {"shovel.oregon", "shovel.dublin"}
-    services = {"router.oregon", "mailbox.oregon", "frontdesk.oregon", "scaler.oregon"}
+    services = {f"{kind}.oregon" for kind in CORE}
     box = {"box.edge-1"}
     assert set(on(Cluster("oregon", "core"), "edge-1")) == services | keepers | shovels | box
     assert set(on(Cluster("oregon", "client"))) == {"frontdesk.oregon"} | keepers | shovels
