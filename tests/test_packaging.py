@@ -94,6 +94,13 @@ def test_the_wheel_holds_the_feeds_that_a_world_starts_with(wheel: zipfile.ZipFi
     assert wheel.read("localfabric/topics.toml") == (ROOT / "topics.toml").read_bytes()
 
 
+def test_the_wheel_holds_the_metrics_of_which_a_frontdesk_makes_its_page(
+    wheel: zipfile.ZipFile,
+) -> None:
+    found = wheel.read("wholesale/frontdesk/pages/metrics.md")
+    assert found == (ROOT / "docs" / "metrics.md").read_bytes()
+
+
 def test_the_wheel_holds_every_module_of_our_packages_but_what_tests_and_benches_start(
     wheel: zipfile.ZipFile,
 ) -> None:

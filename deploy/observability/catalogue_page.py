@@ -1,12 +1,12 @@
-"""The catalogue of metrics as docs/metrics.md and as the page behind the board's numbers. Pure.
+"""The catalogue of metrics as docs/metrics.md. Pure.
 
-``scripts/metrics`` writes both, and a test fails when they are outdated.
+``scripts/metrics`` writes it, and a test fails when it is outdated. A frontdesk makes its page of
+metrics of it (:mod:`wholesale.frontdesk.pages.metrics_page`).
 """
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -66,73 +66,7 @@ def _where(metric: Metric) -> str:
     return f" ({', '.join(metric.processes)})" if len(metric.processes) > 1 else ""
 
 
-def page(metrics: Sequence[Metric]) -> str:
-    """Return a frontdesk's page. A metric's anchor is its family's name, without ``_total``."""
-    return _PAGE.format(
-        intro=_rich(_INTRO), more=_paragraphs(_MORE), body="\n".join(_body(metrics))
-    )
-
-
-def _body(metrics: Sequence[Metric]) -> Iterator[str]:
-    for kind, group in _by_kind(metrics):
-        yield f'  <section aria-labelledby="of-{kind}">'
-        yield f'    <h2 id="of-{kind}">{html.escape(_title(kind))}</h2>'
-        yield "    <dl>"
-        for metric in group:
-            yield f'      <div id="{metric.name}">'
-            yield f'        <dt><a href="#{metric.name}"><code>{metric.full_name}</code></a></dt>'
-            yield f"        <dd>{_rich(metric.meaning)}.{_details(metric)}</dd>"
-            yield "      </div>"
-        yield "    </dl>"
-        yield "  </section>"
-
-
-def _details(metric: Metric) -> str:
-    told = [f"{metric.type} of {metric.unit}", f"in {', '.join(metric.processes)}"]
-    told += [f"<code>{label}</code>: {_rich(LABELS[label])}" for label in metric.labels]
-    return "".join(f" <small>{one}</small>" for one in told)
-
-
-def _paragraphs(texts: Iterable[str]) -> str:
-    return "\n".join(f"  <p>{_rich(text)}</p>" for text in texts)
-
-
-def _rich(text: str) -> str:
-    """Return ``text`` as HTML, with text between backticks as code."""
-    parts = html.escape(text, quote=False).split("`")
-    return "".join(f"<code>{part}</code>" if n % 2 else part for n, part in enumerate(parts))
-
-
 def _by_kind(metrics: Sequence[Metric]) -> Iterator[tuple[str, list[Metric]]]:
     ordered = sorted(metrics, key=lambda metric: (_title(metric.kind), metric.name))
     for kind, group in groupby(ordered, key=lambda metric: metric.kind):
         yield kind, list(group)
-
-
-_PAGE: Final = """<!doctype html>
-<html lang="en">
-<head>
-  <meta charset="utf-8">
-  <meta name="viewport" content="width=device-width, initial-scale=1">
-  <meta name="color-scheme" content="light dark">
-  <meta name="referrer" content="no-referrer">
-  <title>Metrics – newsfabric</title>
-  <link rel="icon" href="/static/board-icon.svg" type="image/svg+xml">
-  <link rel="stylesheet" href="/static/board.css">
-  <link rel="stylesheet" href="/static/board-metrics.css">
-  <script src="/static/board-theme.js"></script>
-</head>
-<body>
-<!-- Written by `make metrics` from the code. -->
-<header class="masthead">
-  <p class="brand"><a href="/board">newsfabric</a> <span>Metrics</span></p>
-</header>
-<main class="metrics">
-  <h1>Metrics</h1>
-  <p>{intro}</p>
-{more}
-{body}
-</main>
-</body>
-</html>
-"""
