@@ -39,7 +39,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     checkout = tmp_path_factory.mktemp("checkout")
     (checkout / "scripts").mkdir()
     (checkout / "dataplane").mkdir()
-    for name in [*PROJECT_FILES, "scripts/wheel_hook.py", "dataplane/NOTICES.txt"]:
+    (checkout / "docs").mkdir()
+    others = ["scripts/wheel_hook.py", "dataplane/NOTICES.txt", "docs/metrics.md"]
+    for name in [*PROJECT_FILES, *others]:
         shutil.copy(ROOT / name, checkout / name)
     for package in PACKAGES:
         shutil.copytree(
