@@ -85,7 +85,7 @@ conformance: python dataplane ## Run the Autobahn TestSuite and the SockJS suite
 	CI=1 $(BIN)/pytest tests/conformance
 	$(BIN)/python tests/conformance/autobahn.py
 
-metrics: python ## Write docs/metrics.md and the board's page of metrics anew from the code
+metrics: python ## Write docs/metrics.md anew from the code
 	$(BIN)/python scripts/metrics
 
 bench: ## Measure speed and print a table (BENCH_ARGS=…)

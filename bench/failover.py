@@ -175,4 +175,4 @@ def _parts(
     """Return the processes of the gateway at a URL, or all that readers of the region use."""
     boxes = [box for box in region.boxes if whole or gateway.startswith(box.websocket_url)]
     names = [name for box in boxes for name in (box.gateway, dataplane_name(box))]
-    return find_parts(layout, [*names, region.frontdesk_name] if whole else names)
+    return find_parts(layout, [*names, region.named("frontdesk").name] if whole else names)

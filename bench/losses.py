@@ -118,11 +118,11 @@ def losses(layout: WorldLayout) -> tuple[Loss, ...]:
         second = region.core[1].name
         found += [
             Loss(name="another core node", parts=(second,)),
-            Loss(name="a router", parts=(region.router_name(1),)),
+            Loss(name="a router", parts=(region.named("router").name,)),
             Loss(name="a shovel", region=region.name, shovel=shovel),
             Loss(
                 name="a shovel and its keeper",
-                parts=(region.keeper_name,),
+                parts=(region.named("keeper").name,),
                 region=region.name,
                 shovel=shovel,
             ),
@@ -290,8 +290,8 @@ async def _until(check: Callable[[], bool]) -> None:
 
 def _health_ports(layout: WorldLayout) -> Iterator[int]:
     for region in layout.regions:
-        yield from region.router_ports
-        yield region.keeper_port
+        yield from (router.port for router in region.of("router"))
+        yield region.named("keeper").port
         yield from (port for box in region.boxes for port in (box.agent_port, box.admin_port))
 
 

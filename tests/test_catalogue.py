@@ -17,7 +17,9 @@ from observability.catalogue import (
     declared,
     declared_in_tree,
 )
-from observability.catalogue_pages import markdown, page
+from observability.catalogue_page import markdown
+
+from wholesale.frontdesk.pages.metrics_page import metrics_file, page
 
 ROOT = Path(__file__).parent.parent
 
@@ -108,20 +110,22 @@ def test_what_is_not_a_literal_is_refused() -> None:
         list(declared("a.py", 'metrics.counter("router_" + name, "Messages")'))
 
 
-def test_the_pages_are_those_of_the_code() -> None:
-    made = declared_in_tree(ROOT)
-    old = "they are old: make metrics"
-    assert (ROOT / "docs" / "metrics.md").read_text() == markdown(made), old
-    assert (
-        ROOT / "wholesale" / "frontdesk" / "pages" / "files" / "board-metrics.html"
-    ).read_text() == page(made), old
+def test_the_page_is_that_of_the_code() -> None:
+    made = markdown(declared_in_tree(ROOT))
+    assert (ROOT / "docs" / "metrics.md").read_text() == made, "it is old: make metrics"
 
 
 def test_every_metric_has_an_anchor_by_its_familys_name() -> None:
-    text = page([_counter("router_messages", meaning="<b> `x`")])
+    text = page(markdown([_counter("router_messages", meaning="<b> `x`", labels=("stage",))]))
     assert '<div id="newsfabric_router_messages">' in text
     assert "<code>newsfabric_router_messages_total</code>" in text
     assert "&lt;b&gt; <code>x</code>." in text
+    assert "<small><code>stage</code>: a stage of the router</small>" in text
+
+
+def test_the_page_has_every_metric() -> None:
+    shown = re.findall(r'<div id="(\w+)">', page(metrics_file().read_text()))
+    assert sorted(shown) == sorted(metric.name for metric in METRICS)
 
 
 def test_links_between_documents_lead_to_metrics_that_are() -> None:

@@ -7,6 +7,7 @@ isn't run, so the contents of a panel aren't checked.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
@@ -17,10 +18,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from prometheus import OBSERVABILITY, ROOT
+from observability import grafana
+from observability.dashboards import DASHBOARDS
+from prometheus import ROOT
 
 MODULES: Final = ROOT / "clients" / "js" / "node_modules"
-DASHBOARDS: Final = sorted((OBSERVABILITY / "dashboards").glob("*.json"))
+MADE: Final = {grafana.file_name(one): grafana.document(one) for one in DASHBOARDS}
 # The paths of each release's types in its package.
 RELEASES: Final = {
     "10": {
@@ -122,13 +125,9 @@ def _faults(folder: Path, release: str, dashboards: dict[str, Any]) -> dict[str,
     return faults
 
 
-def _name(path: Path) -> str:
-    return path.stem.replace("-", "_")
-
-
 def _broken(change: Callable[[Any, Any], object]) -> Any:
     """Return a dashboard changed by ``change``, which gets it and its first panel."""
-    dashboard = json.loads(DASHBOARDS[0].read_text())
+    dashboard = copy.deepcopy(next(iter(MADE.values())))
     change(dashboard, dashboard["panels"][0])
     return dashboard
 
@@ -137,7 +136,7 @@ def _broken(change: Callable[[Any, Any], object]) -> Any:
 def test_grafana_knows_everything_in_the_dashboards_and_finds_mistakes(
     release: str, tmp_path: Path
 ) -> None:
-    ours = {_name(path): json.loads(path.read_text()) for path in DASHBOARDS}
+    ours = {Path(name).stem.replace("-", "_"): dashboard for name, dashboard in MADE.items()}
     assert len(ours) == 7
     broken = {
         "mode": _broken(lambda _, panel: panel["options"]["tooltip"].update(mode="some")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -11,7 +12,6 @@ from typing import Any
 
 import pytest
 import yaml
-from alert_faults import MADE_IN, NOT_MADE
 from observability import grafana
 from observability.catalogue import declared_in_tree
 from observability.dashboards import DASHBOARDS
@@ -20,6 +20,8 @@ from prometheus import OBSERVABILITY, ROOT, alerts, program, rules
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()
 SECTIONS = dict(re.findall(r"^### (\w+)\n\n(.*?)(?=^##|\Z)", RUNBOOK, re.MULTILINE | re.DOTALL))
 ALERTS = alerts()
+#: Tests that make alerts' faults in a world.
+MAKERS = ("a_prometheus_watches", "each_alert_fires")
 CASES: list[dict[str, Any]] = yaml.safe_load(
     (OBSERVABILITY / "tests" / "alerts_test.yml").read_text()
 )["tests"]
@@ -80,28 +82,25 @@ def test_there_is_no_runbook_for_what_is_no_alert() -> None:
     assert set(SECTIONS) == set(ALERTS)
 
 
-@pytest.mark.parametrize("alert", ALERTS)
-def test_an_alerts_fault_is_really_made_or_it_is_said_why_not(alert: str) -> None:
-    assert (alert in MADE_IN) != (alert in NOT_MADE)
-    if alert in NOT_MADE:
-        assert f"`{alert}`" in (OBSERVABILITY / "README.md").read_text()
-        return
-    file, test = MADE_IN[alert]
-    assert f'"{alert}"' in _body_of((ROOT / file).read_text(), test)
+def test_each_alerts_fault_is_really_made_or_it_is_said_why_not() -> None:
+    tests = [ROOT / "tests" / "e2e" / f"test_{name}.py" for name in MAKERS]
+    made = {alert for test in tests for alert in _awaited(test.read_text())}
+    text = (OBSERVABILITY / "README.md").read_text()
+    not_made = set(re.findall(r"^`(\w+)` isn't made there: \S", text, re.MULTILINE))
+    assert made | not_made == set(ALERTS)
+    assert made & not_made == set()
 
 
-def test_no_fault_is_made_for_what_is_no_alert() -> None:
-    assert MADE_IN.keys() | NOT_MADE.keys() == ALERTS.keys()
-
-
-def _body_of(source: str, test: str) -> str:
-    """Return the text of the function ``test``; fail if there is none."""
-    (found,) = (
-        node
-        for node in ast.parse(source).body
-        if isinstance(node, ast.FunctionDef) and node.name == test
-    )
-    return ast.get_source_segment(source, found) or ""
+def _awaited(source: str) -> set[str]:
+    """Return the alerts that tests wait for: the second argument of ``_fires`` and its like."""
+    return {
+        str(call.args[1].value)
+        for call in ast.walk(ast.parse(source))
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Name)
+        and call.func.id in ("_fires", "_firing", "_told")
+        and isinstance(call.args[1], ast.Constant)
+    }
 
 
 def test_what_an_alert_counts_is_there_from_the_start() -> None:
@@ -120,12 +119,9 @@ def test_what_an_alert_counts_is_there_from_the_start() -> None:
 
 
 def _texts() -> dict[str, str]:
-    files = [
-        *OBSERVABILITY.rglob("*.yml"),
-        *OBSERVABILITY.rglob("*.json"),
-        ROOT / "docs/runbook.md",
-    ]
-    return {str(file.relative_to(ROOT)): file.read_text() for file in files}
+    files = [*OBSERVABILITY.rglob("*.yml"), ROOT / "docs/runbook.md"]
+    made = {grafana.file_name(one): json.dumps(grafana.document(one)) for one in DASHBOARDS}
+    return {str(file.relative_to(ROOT)): file.read_text() for file in files} | made
 
 
 @pytest.mark.parametrize(("file", "text"), _texts().items(), ids=_texts())
@@ -143,20 +139,22 @@ def _families() -> set[str]:
 
 
 def test_there_is_a_dashboard_for_each_question() -> None:
-    names = {file.stem for file in (OBSERVABILITY / "dashboards").glob("*.json")}
     wanted = {"fleet", "region", "box", "message-path", "races", "shovels", "store"}
-    assert names == wanted == {grafana.file_of(one).stem for one in DASHBOARDS}
+    assert wanted == {Path(grafana.file_name(one)).stem for one in DASHBOARDS}
 
 
-@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda one: one.uid)
-def test_a_dashboards_file_is_that_of_its_description(dashboard: Any) -> None:
-    old = "it is old: PYTHONPATH=deploy .venv/bin/python -m observability.dashboards"
-    assert grafana.file_of(dashboard).read_text() == grafana.text(dashboard), old
+def test_dashboards_are_written_for_grafana_and_for_ansible(tmp_path: Path) -> None:
+    made = {grafana.file_name(one): grafana.document(one) for one in DASHBOARDS}
+    command = [sys.executable, "-m", "observability.dashboards"]
+    told = {"cwd": OBSERVABILITY.parent, "check": True}
+    subprocess.run([*command, str(tmp_path)], **told)
+    assert {file.name: json.loads(file.read_text()) for file in tmp_path.iterdir()} == made
+    assert json.loads(subprocess.run(command, capture_output=True, **told).stdout) == made
 
 
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda one: one.uid)
 def test_a_dashboard_asks_only_for_labels_that_can_be_chosen(dashboard: Any) -> None:
-    text = grafana.text(dashboard)
+    text = json.dumps(grafana.document(dashboard))
     chosen = set(re.findall(r"\$(region|box)\b", text)) - {
         "region" if "box" in dashboard.by else ""
     }

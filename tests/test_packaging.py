@@ -39,7 +39,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     checkout = tmp_path_factory.mktemp("checkout")
     (checkout / "scripts").mkdir()
     (checkout / "dataplane").mkdir()
-    for name in [*PROJECT_FILES, "scripts/wheel_hook.py", "dataplane/NOTICES.txt"]:
+    (checkout / "docs").mkdir()
+    others = ["scripts/wheel_hook.py", "dataplane/NOTICES.txt", "docs/metrics.md"]
+    for name in [*PROJECT_FILES, *others]:
         shutil.copy(ROOT / name, checkout / name)
     for package in PACKAGES:
         shutil.copytree(
@@ -92,6 +94,13 @@ def test_the_wheel_holds_the_cql_where_it_hides_no_driver(wheel: zipfile.ZipFile
 
 def test_the_wheel_holds_the_feeds_that_a_world_starts_with(wheel: zipfile.ZipFile) -> None:
     assert wheel.read("localfabric/topics.toml") == (ROOT / "topics.toml").read_bytes()
+
+
+def test_the_wheel_holds_the_metrics_of_which_a_frontdesk_makes_its_page(
+    wheel: zipfile.ZipFile,
+) -> None:
+    found = wheel.read("wholesale/frontdesk/pages/metrics.md")
+    assert found == (ROOT / "docs" / "metrics.md").read_bytes()
 
 
 def test_the_wheel_holds_every_module_of_our_packages_but_what_tests_and_benches_start(

@@ -17,26 +17,21 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from newsfabric.kinds import BOX, CORE, KINDS
+
 PREFIX: Final = "newsfabric_"
 #: Packages that declare metrics.
 PACKAGES: Final = ("newsfabric", "operations", "gateway", "wholesale", "retail", "shovels")
 
 #: The processes that have the metrics of each first word.
 PROCESSES: Final[Mapping[str, tuple[str, ...]]] = {
-    "amqp": ("router", "mailbox", "frontdesk", "scaler", "keeper", "agent", "gateway", "mirror"),
-    "store": ("router", "mailbox", "frontdesk", "gateway"),
-    "service": ("router", "mailbox", "frontdesk", "keeper", "agent", "gateway", "scaler", "mirror"),
-    "tls": ("router", "mailbox", "frontdesk", "keeper", "agent", "gateway", "scaler"),
+    "amqp": tuple(KINDS),
+    "store": tuple(kind for kind, row in KINDS.items() if row.store),
+    "service": tuple(KINDS),
+    "tls": (*CORE, *BOX),
     "traces": ("router", "gateway"),
-    "router": ("router",),
-    "mailbox": ("mailbox",),
-    "frontdesk": ("frontdesk",),
-    "shovels": ("keeper",),
-    "retail": ("agent",),
-    "gateway": ("gateway",),
-    "scaler": ("scaler",),
-    "mirror": ("mirror",),
     "reader": ("mirror",),
+    **{row.metrics: (kind,) for kind, row in KINDS.items()},
 }
 
 #: Every label, and the reason why its values are few. No label has values that a stranger chooses.

@@ -1,17 +1,20 @@
 """Grafana's dashboards as values: the queries of each.
 
-    PYTHONPATH=deploy .venv/bin/python -m observability.dashboards
+    PYTHONPATH=deploy .venv/bin/python -m observability.dashboards FOLDER
 
-writes dashboards/*.json. A test fails when these are outdated, and another one sends every query to
-a real Prometheus that scrapes a world. A dashboard answers one question, shown below its title.
-:mod:`observability.grafana` makes Grafana's JSON of them.
+writes a file of JSON for each into FOLDER, for Grafana; without it one object with all files is
+written to stdout, for Ansible. A test sends every query to a real Prometheus that scrapes a world.
+A dashboard answers one question, shown below its title.
 """
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
 from typing import Final
 
-from observability.grafana import Dashboard, Panel, Query, file_of, text
+from observability.grafana import Dashboard, Panel, Query, document, file_name
 
 
 def _panel(title: str, unit: str, *queries: Query, about: str = "") -> Panel:
@@ -565,5 +568,8 @@ DASHBOARDS: Final = (FLEET, REGION, BOX, MESSAGE_PATH, RACES, SHOVELS, STORE)
 
 
 if __name__ == "__main__":
-    for each in DASHBOARDS:
-        file_of(each).write_text(text(each))
+    made = {file_name(each): document(each) for each in DASHBOARDS}
+    if len(sys.argv) == 1:
+        json.dump(made, sys.stdout)
+    for name, found in made.items() if len(sys.argv) > 1 else ():
+        Path(sys.argv[1], name).write_text(json.dumps(found, indent=2) + "\n")

@@ -7,12 +7,9 @@ dashboards is in :mod:`observability.dashboards`.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
-FOLDER: Final = Path(__file__).parent / "dashboards"
 # Of Grafana's grid, which has 24 columns.
 _WIDTH, _HEIGHT = 8, 8
 _DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
@@ -155,11 +152,6 @@ def asked(query: Query) -> str:
     return found.replace("$region", ".+").replace("$box", ".+")
 
 
-def text(dashboard: Dashboard) -> str:
-    """Return the file's text."""
-    return json.dumps(document(dashboard), indent=2, ensure_ascii=False) + "\n"
-
-
-def file_of(dashboard: Dashboard) -> Path:
-    """Return the file's path."""
-    return FOLDER / f"{dashboard.uid.removeprefix('newsfabric-')}.json"
+def file_name(dashboard: Dashboard) -> str:
+    """Return the name of the dashboard's file."""
+    return f"{dashboard.uid.removeprefix('newsfabric-')}.json"

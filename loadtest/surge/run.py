@@ -258,10 +258,10 @@ class _Watch:
 
     async def _wanted(self) -> int | None:
         """Return the number that the first scaler wants; None if it can't be had."""
-        for port in self._region.scaler_ports:
+        for scaler in self._region.of("scaler"):
             http = SimpleAsyncHTTPClient(force_instance=True)
             try:
-                answer = await http.fetch(f"http://{HOST}:{port}/scale", request_timeout=1.0)
+                answer = await http.fetch(f"http://{HOST}:{scaler.port}/scale", request_timeout=1.0)
                 return _whole(json.loads(answer.body))
             except (OSError, HTTPClientError, ValueError):
                 continue

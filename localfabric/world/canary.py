@@ -120,7 +120,7 @@ async def _unlisted(region: RegionLayout) -> str:
     try:
         endpoints = await fetch_endpoints(region.endpoints_url)
     except Disconnected as exc:
-        return f"{region.frontdesk_name} doesn't answer: {exc.reason}"
+        return f"{region.named('frontdesk').name} doesn't answer: {exc.reason}"
     listed = _listed(endpoints)
     missing = [box.name for box in region.boxes if box.websocket_url not in listed]
     return f"{region.endpoints_url} doesn't list {', '.join(missing)}" if missing else ""

@@ -93,7 +93,7 @@ def _unwell(layout: WorldLayout) -> list[str]:
 
 def _processes(layout: WorldLayout) -> Iterator[Process]:
     for region in layout.regions:
-        for n, port in enumerate(region.router_ports, 1):
-            yield Process("router", region.router_name(n), region.name, f"http://{HOST}:{port}")
+        for router in region.of("router"):
+            yield Process("router", router.name, region.name, f"http://{HOST}:{router.port}")
         for box in region.boxes:
             yield Process("gateway", box.gateway, region.name, box.admin_url)

@@ -5,26 +5,14 @@ Pure: paths are made, not looked at. Everything follows from
 ports, and nothing else has to be stored. :mod:`localfabric.world.programs` makes the commands of
 the services from it.
 
-Ports count from ``port_base`` (docs/world.md has the table)::
-
-    +0                   Erlang's port mapper (epmd)
-    +1, +2 …             Toxiproxy, and its proxies between regions        (where it is used)
-    +100·r … +100·r+99   the r-th region (r = 1, 2, …):
-      +0 frontdesk   +1, +2 routers   +3 the keeper of shovels
-      +4+2·(n-1)     the n-th store node: CQL, gossip                       (n ≤ 3)
-      +10+3·(n-1)    the n-th client node: AMQP, management, distribution   (n ≤ 5)
-      +25+3·(n-1)    the n-th core node, likewise                           (n ≤ 5)
-      +40+6·(n-1)    the n-th box: AMQP, management, distribution,
-                     readers, the gateway's admin, the agent                (n ≤ 9)
-      +94, +95 mailboxes   +97, +98 scalers (where there are some)
-    after the last region, as the client nodes of one more: the proxy cluster
+Ports count from ``port_base``; docs/world.md has the table.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
@@ -41,14 +29,20 @@ from localfabric.world.links import (
 )
 from localfabric.world.options import PROXY, REGION_PORTS, WorldOptions
 from localfabric.world.paths import Paths
+from newsfabric.kinds import CoreKind, word
 from newsfabric.settings import Fabric, Node, ProxyCluster, Region
 from newsfabric.spelling import unknown_name
 
 KEYSPACE: Final = "newsfabric"
-_ROUTERS: Final = 2
-_MAILBOXES: Final = 2
-_SCALERS: Final = 2
-_STORE, _CLIENT, _CORE, _BOX, _MAILBOX, _DESK_ADMIN, _SCALER = 4, 10, 25, 40, 94, 96, 97
+_STORE, _CLIENT, _CORE, _BOX = 4, 10, 25, 40
+# Of each kind of service the first port, and the number of processes.
+_SERVICES: Final[Mapping[CoreKind, tuple[int, int]]] = {
+    "keeper": (3, 1),
+    "router": (1, 2),
+    "mailbox": (94, 2),
+    "frontdesk": (96, 1),
+    "scaler": (97, 2),
+}
 # unix(7): sun_path has 108 bytes, the last of them a NUL.
 _SOCKET_PATH_BYTES: Final = 107
 # Claims of the world's own tokens (localfabric.world.issuer).
@@ -100,16 +94,21 @@ class Box:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A service of a region's core. On ``port`` are its health and its metrics."""
+
+    kind: CoreKind
+    name: str
+    port: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RegionLayout:
     """A region of the world."""
 
     name: str
     frontdesk_port: int
-    frontdesk_admin_port: int
-    router_ports: tuple[int, ...]
-    mailbox_ports: tuple[int, ...]
-    keeper_port: int
-    scaler_ports: tuple[int, ...]
+    services: tuple[Service, ...]
     client: tuple[Broker, ...]
     core: tuple[Broker, ...]
     boxes: tuple[Box, ...]
@@ -136,27 +135,13 @@ class RegionLayout:
         yield from (("core", broker) for broker in self.core)
         yield from (("retail", box.broker) for box in self.boxes)
 
-    def router_name(self, n: int) -> str:
-        """Return the name of the ``n``-th router's process, from 1."""
-        return f"{self.name}-router-{n}"
+    def of(self, kind: CoreKind) -> tuple[Service, ...]:
+        """Return the services of one kind."""
+        return tuple(service for service in self.services if service.kind == kind)
 
-    def mailbox_name(self, n: int) -> str:
-        """Return the name of the ``n``-th mailbox service's process, from 1."""
-        return f"{self.name}-mailbox-{n}"
-
-    def scaler_name(self, n: int) -> str:
-        """Return the name of the ``n``-th scaler's process, from 1."""
-        return f"{self.name}-scaler-{n}"
-
-    @property
-    def frontdesk_name(self) -> str:
-        """The name of the frontdesk's process."""
-        return f"{self.name}-frontdesk-1"
-
-    @property
-    def keeper_name(self) -> str:
-        """The name of the process that keeps the region's shovels."""
-        return f"{self.name}-shovels"
+    def named(self, kind: CoreKind) -> Service:
+        """Return the first service of one kind, of which the region has one at least."""
+        return self.of(kind)[0]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,11 +265,12 @@ def _region(options: WorldOptions, paths: Paths, name: str, base: int) -> Region
     return RegionLayout(
         name=name,
         frontdesk_port=base,
-        frontdesk_admin_port=base + _DESK_ADMIN,
-        router_ports=tuple(base + n for n in range(1, _ROUTERS + 1)),
-        mailbox_ports=tuple(base + _MAILBOX + n for n in range(_MAILBOXES)),
-        keeper_port=base + _ROUTERS + 1,
-        scaler_ports=tuple(base + _SCALER + n for n in range(_SCALERS if options.scale else 0)),
+        services=tuple(
+            Service(kind=kind, name=_service_name(name, kind, n), port=base + first + n)
+            for kind, (first, count) in _SERVICES.items()
+            if kind != "scaler" or options.scale
+            for n in range(count)
+        ),
         client=_entrance(options, paths, f"{name}-client", options.client_nodes, base + _CLIENT),
         core=_side_by_side(options, paths, f"{name}-core", options.core_nodes, base + _CORE),
         boxes=tuple(
@@ -293,6 +279,11 @@ def _region(options: WorldOptions, paths: Paths, name: str, base: int) -> Region
         ),
         store_nodes=_store_nodes(options, paths, name),
     )
+
+
+def _service_name(region: str, kind: CoreKind, n: int) -> str:
+    # A region has one keeper.
+    return f"{region}-{word(kind)}" + ("" if kind == "keeper" else f"-{n + 1}")
 
 
 def _store_nodes(options: WorldOptions, paths: Paths, region: str) -> tuple[StoreNode, ...]:
@@ -383,15 +374,10 @@ def _node(broker: Broker) -> Node:
 
 
 def _region_ports(region: RegionLayout) -> Iterator[tuple[int, str]]:
-    yield region.frontdesk_port, region.frontdesk_name
-    yield region.frontdesk_admin_port, f"{region.frontdesk_name}, admin"
-    for n, port in enumerate(region.router_ports, 1):
-        yield port, region.router_name(n)
-    for n, port in enumerate(region.mailbox_ports, 1):
-        yield port, region.mailbox_name(n)
-    yield region.keeper_port, region.keeper_name
-    for n, port in enumerate(region.scaler_ports, 1):
-        yield port, region.scaler_name(n)
+    yield region.frontdesk_port, region.named("frontdesk").name
+    for service in region.services:
+        admin = ", admin" if service.kind == "frontdesk" else ""
+        yield service.port, service.name + admin
     for node in region.store_nodes:
         yield node.cql_port, f"{node.name}, CQL"
         yield node.gossip_port, f"{node.name}, gossip"

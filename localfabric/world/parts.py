@@ -18,6 +18,7 @@ from localfabric.world.options import PROXY
 from localfabric.world.programs import LINKS
 from newsfabric import spelling
 from newsfabric.errors import ConfigError
+from newsfabric.kinds import BoxKind, CoreKind
 
 Kind = Literal[
     "client node",
@@ -25,13 +26,8 @@ Kind = Literal[
     "retail node",
     "store node",
     "proxy node",
-    "router",
-    "mailbox",
-    "frontdesk",
-    "keeper",
-    "scaler",
-    "agent",
-    "gateway",
+    CoreKind,
+    BoxKind,
     "dataplane",
     "links",
 ]
@@ -145,14 +141,8 @@ def _parts(region: RegionLayout) -> Iterator[Part]:
         yield Part(name=broker.name, kind=_ROLES[role], region=region.name, box=owner)
     for node in region.store_nodes:
         yield Part(name=node.name, kind="store node", region=region.name)
-    for n in range(1, len(region.router_ports) + 1):
-        yield Part(name=region.router_name(n), kind="router", region=region.name)
-    for n in range(1, len(region.mailbox_ports) + 1):
-        yield Part(name=region.mailbox_name(n), kind="mailbox", region=region.name)
-    yield Part(name=region.frontdesk_name, kind="frontdesk", region=region.name)
-    yield Part(name=region.keeper_name, kind="keeper", region=region.name)
-    for n in range(1, len(region.scaler_ports) + 1):
-        yield Part(name=region.scaler_name(n), kind="scaler", region=region.name)
+    for service in region.services:
+        yield Part(name=service.name, kind=service.kind, region=region.name)
     for box in region.boxes:
         for name, kind in _box_services(box):
             yield Part(name=name, kind=kind, region=region.name, box=box.name)

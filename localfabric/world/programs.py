@@ -16,10 +16,12 @@ from localfabric.world.layout import (
     READERS_ISSUER,
     Box,
     RegionLayout,
+    Service,
     WorldLayout,
 )
+from newsfabric.kinds import KINDS
 from newsfabric.settings import AMQP_LOGIN, SHOVEL_LOGIN, login_variables
-from newsfabric.topology.roles import Service, user_name
+from newsfabric.topology import roles
 
 # A gateway's own default suits a crowd; here a few readers must have left before the time of `down`
 # is over.
@@ -55,13 +57,8 @@ def links_program(layout: WorldLayout) -> Program | None:
 def region_programs(layout: WorldLayout, region: RegionLayout) -> tuple[Program, ...]:
     """Return the services of ``region``, in the order of their start."""
     return (
-        _keeper(layout, region),
-        *(_agent(layout, region, box) for box in region.boxes),
-        *(_router(layout, region, n) for n in range(1, len(region.router_ports) + 1)),
-        *(_mailbox(layout, region, n) for n in range(1, len(region.mailbox_ports) + 1)),
-        *(_gateway(layout, region, box) for box in region.boxes),
-        _frontdesk(layout, region),
-        *(_scaler(layout, region, n) for n in range(1, len(region.scaler_ports) + 1)),
+        *(_core_service(layout, region, service) for service in region.services),
+        *(program for box in region.boxes for program in box_programs(layout, region, box)),
     )
 
 
@@ -70,36 +67,39 @@ def box_programs(layout: WorldLayout, region: RegionLayout, box: Box) -> tuple[P
     return (_agent(layout, region, box), _gateway(layout, region, box))
 
 
-def _keeper(layout: WorldLayout, region: RegionLayout) -> Program:
-    paths = layout.paths
-    seen = paths.fabric_seen_from(region.name)
-    options = {"region": region.name, "fabric": seen, "topics": paths.topics}
-    program = _program(region.keeper_name, "shovels", options | {"port": region.keeper_port})
-    keeper = _logs_in(layout, program, "keeper", region.name)
-    return _logs_in(layout, keeper, "shovel", region.name, SHOVEL_LOGIN)
-
-
-def _router(layout: WorldLayout, region: RegionLayout, n: int) -> Program:
-    name = region.router_name(n)
-    options = _wholesale(layout, name, region) | {"port": region.router_ports[n - 1]}
-    return _logs_in(layout, _program(name, "wholesale router", options), "router", region.name)
-
-
-def _mailbox(layout: WorldLayout, region: RegionLayout, n: int) -> Program:
-    name = region.mailbox_name(n)
-    options = _wholesale(layout, name, region) | {"port": region.mailbox_ports[n - 1]}
-    return _logs_in(layout, _program(name, "wholesale mailbox", options), "mailbox", region.name)
-
-
-def _scaler(layout: WorldLayout, region: RegionLayout, n: int) -> Program:
-    assert layout.options.scale is not None
-    least, most = layout.options.scale
-    name = region.scaler_name(n)
+def _core_service(layout: WorldLayout, region: RegionLayout, service: Service) -> Program:
+    row = KINDS[service.kind]
     options: dict[str, object] = {
-        "name": name,
+        "name": service.name,
         "region": region.name,
         "fabric": layout.paths.fabric_seen_from(region.name),
-        "port": region.scaler_ports[n - 1],
+        "port": service.port,
+    }
+    if row.store:
+        options |= {"topics": layout.paths.topics, "store": layout.store_url(region)}
+    match service.kind:
+        case "keeper":
+            options["topics"] = layout.paths.topics
+        case "frontdesk":
+            options |= {
+                "host": HOST,
+                "port": region.frontdesk_port,
+                "admin-port": service.port,
+            }
+        case "scaler":
+            options |= _scaling(layout)
+    program = _program(service.name, row.command, options)
+    program = _logs_in(layout, program, service.kind, region.name)
+    if service.kind == "keeper":
+        return _logs_in(layout, program, "shovel", region.name, SHOVEL_LOGIN)
+    return program
+
+
+def _scaling(layout: WorldLayout) -> dict[str, object]:
+    """Return a scaler's options for a world that scales."""
+    assert layout.options.scale is not None
+    least, most = layout.options.scale
+    options = {
         "driver": "world",
         "world": layout.paths.state,
         "least": least,
@@ -108,38 +108,20 @@ def _scaler(layout: WorldLayout, region: RegionLayout, n: int) -> Program:
     }
     if layout.options.box_capacity is not None:
         options["per-box"] = layout.options.box_capacity
-    program = _program(name, "wholesale scaler", options)
-    return _logs_in(layout, program, "scaler", region.name)
-
-
-def _frontdesk(layout: WorldLayout, region: RegionLayout) -> Program:
-    name = region.frontdesk_name
-    options = _wholesale(layout, name, region) | {
-        "host": HOST,
-        "port": region.frontdesk_port,
-        "admin-port": region.frontdesk_admin_port,
-    }
-    program = _program(name, "wholesale frontdesk", options)
-    return _logs_in(layout, program, "frontdesk", region.name)
+    return options
 
 
 def _logs_in(
-    layout: WorldLayout, program: Program, service: Service, place: str, prefix: str = AMQP_LOGIN
+    layout: WorldLayout,
+    program: Program,
+    service: roles.Service,
+    place: str,
+    prefix: str = AMQP_LOGIN,
 ) -> Program:
     """Return ``program`` with its user, and the path of its password, in its environment."""
-    name = user_name(service, place)
+    name = roles.user_name(service, place)
     said = login_variables(name, layout.paths.users / name, prefix)
     return dataclasses.replace(program, variables=(*program.variables, *said.items()))
-
-
-def _wholesale(layout: WorldLayout, name: str, region: RegionLayout) -> dict[str, object]:
-    return {
-        "name": name,
-        "region": region.name,
-        "fabric": layout.paths.fabric_seen_from(region.name),
-        "topics": layout.paths.topics,
-        "store": layout.store_url(region),
-    }
 
 
 def _gateway(layout: WorldLayout, region: RegionLayout, box: Box) -> Program:
@@ -162,7 +144,9 @@ def _gateway(layout: WorldLayout, region: RegionLayout, box: Box) -> Program:
         options["capacity"] = capacity
     if box.control_socket is not None:
         options["dataplane-socket"] = box.control_socket
-    program = _logs_in(layout, _program(box.gateway, "gateway", options), "box", box.name)
+    program = _logs_in(
+        layout, _program(box.gateway, KINDS["gateway"].command, options), "box", box.name
+    )
     others = (other for other in layout.regions if other is not region)
     urls = (one.endpoints_url for one in (region, *others))
     words = (word for url in urls for word in ("--endpoints", url))
@@ -178,7 +162,7 @@ def _agent(layout: WorldLayout, region: RegionLayout, box: Box) -> Program:
         "gateway-admin": box.admin_url,
         "port": box.agent_port,
     }
-    program = _program(f"{box.name}-agent", "retail", options)
+    program = _program(f"{box.name}-agent", KINDS["agent"].command, options)
     program = _logs_in(layout, program, "box", box.name)
     cores = (word for broker in region.core for word in ("--core", broker.amqp_url))
     return dataclasses.replace(program, command=(*program.command, *cores))

@@ -125,7 +125,7 @@ async def _engine(box: Box, dataplanes: Mapping[Path, int]) -> dict[str, Any]:
 
 async def _canaries(layout: WorldLayout) -> Canaries:
     """Ask every keeper and agent."""
-    ports: list[tuple[str | None, int]] = [(None, r.keeper_port) for r in layout.regions]
+    ports: list[tuple[str | None, int]] = [(None, r.named("keeper").port) for r in layout.regions]
     ports += [(box.name, box.agent_port) for box in layout.boxes()]
     urls = [f"http://{HOST}:{port}/canaries" for _, port in ports]
     documents = await asyncio.gather(*(_document(url) for url in urls))
@@ -148,7 +148,7 @@ async def _document(url: str) -> dict[str, Any] | None:
 async def _routed(region: RegionLayout) -> int | None:
     """Return the number of messages that the region's routers have numbered since they started."""
     pages = await asyncio.gather(
-        *(_get(f"http://{HOST}:{port}/metrics") for port in region.router_ports)
+        *(_get(f"http://{HOST}:{router.port}/metrics") for router in region.of("router"))
     )
     found = [_SEQ.search(page) for page in pages if page is not None]
     numbers = [int(float(match[1])) for match in found if match is not None]

@@ -23,14 +23,8 @@ def _of_region(region: RegionLayout) -> Iterator[dict[str, Any]]:
         told = {"region": region.name, "process": process, "instance": name} | labels
         return {"targets": [f"{HOST}:{port}"], "labels": told}
 
-    for n, port in enumerate(region.router_ports, 1):
-        yield group("router", f"{region.name}-router-{n}", port)
-    for n, port in enumerate(region.mailbox_ports, 1):
-        yield group("mailbox", f"{region.name}-mailbox-{n}", port)
-    for n, port in enumerate(region.scaler_ports, 1):
-        yield group("scaler", region.scaler_name(n), port)
-    yield group("frontdesk", region.frontdesk_name, region.frontdesk_admin_port)
-    yield group("keeper", region.keeper_name, region.keeper_port)
+    for service in region.services:
+        yield group(service.kind, service.name, service.port)
     for box in region.boxes:
         yield group("gateway", box.gateway, box.admin_port, box=box.name)
         yield group("agent", f"{box.name}-agent", box.agent_port, box=box.name)

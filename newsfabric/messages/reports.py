@@ -22,12 +22,13 @@ import orjson
 
 from newsfabric.amqp.message import Message, Properties
 from newsfabric.json_fields import flag, listed, mapping, number, numbers, text, texts, whole
+from newsfabric.kinds import CoreKind
 from newsfabric.messages.control import fields_of
 from newsfabric.topics import CONTROL_WORD
 
 REPORT: Final = "report"
 
-ProcessKind = Literal["router", "mailbox", "frontdesk", "keeper", "box", "scaler"]
+ProcessKind = Literal[CoreKind, "box"]
 KINDS: Final[tuple[ProcessKind, ...]] = get_args(ProcessKind)
 
 MAX_TEXT: Final = 255

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
 from newsfabric.errors import ConfigError
+from newsfabric.kinds import CoreKind
 from newsfabric.messages.control import canary_key, drain_key, load_key
 from newsfabric.messages.mailbox import MARK_KEY
 from newsfabric.messages.reports import report_key
@@ -53,7 +54,7 @@ from newsfabric.topology.values import (
     Part,
 )
 
-Service = Literal["router", "mailbox", "frontdesk", "scaler", "keeper", "shovel", "box"]
+Service = Literal[CoreKind, "shovel", "box"]
 
 _ANY: Final = ".*"
 

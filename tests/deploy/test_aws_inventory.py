@@ -37,12 +37,12 @@ def settings(environment: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("environment", ["production", "staging"])
 def test_it_asks_for_the_fabric_and_the_regions_that_terraform_makes(environment: str) -> None:
-    main = (ENVIRONMENTS / environment / "main.tf").read_text()
+    values = (ENVIRONMENTS / environment / "environment.auto.tfvars").read_text()
     found = settings(environment)
-    fabric = re.search(r'^    Fabric +\= "(.*)"$', main, re.MULTILINE)
+    fabric = re.search(r'^name = "(.*)"$', values, re.MULTILINE)
     assert fabric is not None
     assert found["filters"]["tag:Fabric"] == fabric[1]
-    assert set(found["regions"]) == set(re.findall(r'^  region = "(.*)"$', main, re.MULTILINE))
+    assert set(found["regions"]) == set(re.findall(r' aws_region = "(.*)"', values))
 
 
 @pytest.fixture(scope="module")

@@ -20,13 +20,13 @@ import yaml
 
 from localfabric.world import hidden_logins
 from localfabric.world.broker import advanced
+from newsfabric.kinds import CORE, KINDS, CoreKind
 from newsfabric.settings import load_fabric
 from newsfabric.topics import load_topics
 
 CHART = Path(__file__).resolve().parents[2] / "deploy" / "helm" / "newsfabric"
 EXAMPLE = CHART / "examples" / "oregon.yaml"
 HELM = os.environ.get("HELM") or shutil.which("helm")
-SERVICES = ["router", "mailbox", "frontdesk", "scaler", "keeper"]
 
 rendered = pytest.mark.skipif(HELM is None, reason="no helm on the PATH, and HELM names none")
 
@@ -128,7 +128,7 @@ def test_the_example_is_a_fabric_that_services_can_read(tmp_path: Path) -> None:
 
 
 @rendered
-@pytest.mark.parametrize("part", [*SERVICES, "retail"])
+@pytest.mark.parametrize("part", [*CORE, "retail"])
 def test_no_container_is_root_or_can_become_it(part: str) -> None:
     spec = pod(objects(), part)
     assert spec["securityContext"]["runAsNonRoot"] is True
@@ -141,7 +141,7 @@ def test_no_container_is_root_or_can_become_it(part: str) -> None:
 
 
 @rendered
-@pytest.mark.parametrize("part", [*SERVICES, "retail"])
+@pytest.mark.parametrize("part", [*CORE, "retail"])
 def test_secrets_are_files_by_name_and_none_is_in_the_environment(part: str) -> None:
     for name, one in containers(pod(objects(), part)).items():
         for variable in one.get("env", ()):
@@ -154,25 +154,20 @@ def test_secrets_are_files_by_name_and_none_is_in_the_environment(part: str) -> 
 
 
 @rendered
-@pytest.mark.parametrize("part", SERVICES)
-def test_a_service_sees_its_own_logins_alone(part: str) -> None:
+@pytest.mark.parametrize("part", CORE)
+def test_a_service_sees_its_own_logins_alone(part: CoreKind) -> None:
     volumes = {one["name"]: one for one in pod(objects(), part)["volumes"]}
     first = volumes["secrets"]["projected"]["sources"][0]["secret"]
-    also = {
-        "router": ["newsfabric"],
-        "mailbox": ["newsfabric"],
-        "frontdesk": ["newsfabric_reader"],
-        "scaler": [],
-        "keeper": ["shovel.oregon"],
-    }
-    assert [item["key"] for item in first["items"]] == [f"{part}.oregon", *also[part]]
+    also = ["shovel.oregon"] if part == "keeper" else []
+    also += {"writer": ["newsfabric"], "reader": ["newsfabric_reader"], "": []}[KINDS[part].store]
+    assert [item["key"] for item in first["items"]] == [f"{part}.oregon", *also]
 
 
 @rendered
 @pytest.mark.parametrize("tls", [True, False])
 def test_frontdesks_alone_have_the_keys_of_publishers_and_of_frontdesks(tls: bool) -> None:
     found = objects(*([] if tls else ["tls.secretName="]))
-    for part in SERVICES:
+    for part in CORE:
         volumes = {one["name"]: one for one in pod(found, part)["volumes"]}
         _, *more = volumes["secrets"]["projected"]["sources"]
         held = {one["secret"]["name"]: one["secret"]["items"] for one in more}
@@ -223,7 +218,7 @@ def test_a_box_sees_no_other_boxs_password() -> None:
 
 
 @rendered
-@pytest.mark.parametrize("part", [*SERVICES, "retail"])
+@pytest.mark.parametrize("part", [*CORE, "retail"])
 def test_every_mount_has_a_volume(part: str) -> None:
     spec = pod(objects(), part)
     volumes = {one["name"] for one in spec["volumes"]}
@@ -232,7 +227,7 @@ def test_every_mount_has_a_volume(part: str) -> None:
 
 
 @rendered
-@pytest.mark.parametrize("part", [*SERVICES, "retail"])
+@pytest.mark.parametrize("part", [*CORE, "retail"])
 def test_ready_is_what_the_process_says(part: str) -> None:
     for one in pod(objects(), part)["containers"]:
         ports = {port["name"] for port in one["ports"]}
@@ -297,7 +292,7 @@ def test_only_boxes_and_frontdesks_are_open_to_readers() -> None:
         if "from" not in rule
     }
     assert open_to_all == {"oregon-frontdesk", "oregon-retail"}
-    assert len([kind for kind, _ in found if kind == "NetworkPolicy"]) == len(SERVICES) + 1
+    assert len([kind for kind, _ in found if kind == "NetworkPolicy"]) == len(CORE) + 1
 
 
 @rendered

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from newsfabric import kinds
 from tests.deploy.prechecks import checks
 from tests.deploy.told import ADMISSION
 
@@ -129,7 +130,7 @@ def test_a_host_hears_of_the_passwords_of_its_own_brokers_users_alone(folder: Pa
     assert heard == {
         CLIENT: everywhere | {"frontdesk.oregon", "cms"},
         CORE: everywhere
-        | {"router.oregon", "mailbox.oregon", "frontdesk.oregon", "scaler.oregon"}
+        | {f"{kind}.oregon" for kind in kinds.CORE}
         | {f"box.oregon-retail-{n}" for n in range(1, 7)},
         PROXY: everywhere | {"cms"},
         BOX: {f"box.{BOX}", "operator"},

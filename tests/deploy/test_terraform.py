@@ -93,8 +93,9 @@ def test_every_number_has_limits(module: Path) -> None:
 @pytest.mark.parametrize("environment", ["production", "staging"])
 def test_an_environment_hands_on_all_that_it_asks_for(environment: str) -> None:
     folder = TREE / "environments" / environment
-    main = text("environments", environment, "main.tf")
-    unused = [name for name in blocks("variable", folder) if f"var.{name}" not in main]
+    others = (path for path in folder.glob("*.tf") if path.name != "variables.tf")
+    code = "\n".join(path.read_text() for path in others)
+    unused = [n for n in blocks("variable", folder) if not re.search(rf"\bvar\.{n}\b", code)]
     assert unused == []
 
 
@@ -106,7 +107,7 @@ def test_every_limit_of_a_module_is_tried(module: Path) -> None:
     assert sorted(set(limited) - refused) == []
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)
+@pytest.mark.parametrize("module", TESTED, ids=lambda path: path.name)
 def test_every_refusal_is_a_sentence_that_says_what_is_allowed(module: Path) -> None:
     for name, body in blocks("variable", module).items():
         for message in re.findall(r'error_message = "(.*)"$', body, re.MULTILINE):
@@ -196,20 +197,22 @@ def test_boxes_are_planned_as_scalers_plan_them() -> None:
 def test_an_environment_is_two_regions_of_three_zones_and_a_proxy_in_a_third(
     environment: str,
 ) -> None:
-    main = text("environments", environment, "main.tf")
-    zones = [re.findall(r'"([a-z0-9-]+)"', each) for each in re.findall(r"zones += \[(.*)\]", main)]
+    values = text("environments", environment, "environment.auto.tfvars")
+    found = re.findall(r"zones += \[(.*)\]", values)
+    zones = [re.findall(r'"([a-z0-9-]+)"', each) for each in found]
     assert [len(set(each)) for each in zones] == [3, 3, 3]
     regions = [{zone[:-1] for zone in each} for each in zones]
     assert all(len(each) == 1 for each in regions)
-    assert set.union(*regions) == set(re.findall(r'^  region = "(.*)"', main, re.MULTILINE))
+    assert set.union(*regions) == set(re.findall(r' aws_region = "(.*)"', values))
     assert len(set.union(*regions)) == 3
 
 
 @pytest.mark.parametrize("environment", ["production", "staging"])
 def test_two_operators_cant_apply_at_once(environment: str) -> None:
-    versions = text("environments", environment, "versions.tf")
-    assert re.search(r"^    use_lockfile = true$", versions, re.MULTILINE)
-    assert re.search(r"^    encrypt +\= true$", versions, re.MULTILINE)
+    backend = text("environments", environment, "backend.tf")
+    assert re.search(r"^    use_lockfile = true$", backend, re.MULTILINE)
+    assert re.search(r"^    encrypt +\= true$", backend, re.MULTILINE)
+    assert re.search(rf'^    key +\= "newsfabric/{environment}.tfstate"$', backend, re.MULTILINE)
 
 
 def test_a_machine_without_terraform_is_told_what_to_install() -> None:

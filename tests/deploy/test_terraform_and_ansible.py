@@ -80,18 +80,21 @@ def test_scalers_are_watched_by_the_names_that_they_are_started_with() -> None:
     assert started[1] == watched[1]
 
 
+def values(name: str) -> str:
+    """Return an environment's own values."""
+    return (TERRAFORM / "environments" / name / "environment.auto.tfvars").read_text()
+
+
 def environment(name: str) -> dict[str, dict[str, str]]:
-    """Return each place that an environment's ``main.tf`` makes, with its arguments as text."""
-    main = (TERRAFORM / "environments" / name / "main.tf").read_text()
-    blocks = re.findall(r"^ +(?:first|second|proxy) += \{\n(.*?)^ +\}$", main, re.M | re.S)
+    """Return each place that an environment makes, with its values as text."""
+    blocks = re.findall(r"^ *(?:first|second|proxy) += \{\n(.*?)^ *\}$", values(name), re.M | re.S)
     places = [dict(re.findall(r'^ +(\w+) += "?(.*?)"?$', block, re.M)) for block in blocks]
     return {place["name"]: place for place in places}
 
 
 def made(name: str) -> dict[str, int]:
     """Return the sizes of an environment's clusters: ``oregon-core`` to 3."""
-    main = (TERRAFORM / "environments" / name / "main.tf").read_text()
-    sizes = re.findall(r"^  (client|core|store) += \{ number = (\d+)", main, re.M)
+    sizes = re.findall(r"^(client|core|store) += \{ number = (\d+)", values(name), re.M)
     found: dict[str, int] = {}
     for place, told in environment(name).items():
         if "nearest" in told:
@@ -130,12 +133,13 @@ def test_an_environment_has_the_same_places_and_networks_in_both(name: str) -> N
 
 @ENVIRONMENTS
 def test_frontdesks_have_the_names_that_terraform_makes(name: str) -> None:
-    example = (TERRAFORM / "environments" / name / "terraform.tfvars.example").read_text()
+    example = (TERRAFORM / "environments" / "terraform.tfvars.example").read_text()
     domain = re.search(r'^domain += "(.*)"$', example, re.MULTILINE)
     assert domain is not None
+    own = {"production": domain[1], "staging": f"staging.{domain[1]}"}[name]
     told = settings(name)
     assert told["newsfabric_frontdesk_urls"] == {
-        region: f"https://{region}.{domain[1]}" for region in told["newsfabric_regions"]
+        region: f"https://{region}.{own}" for region in told["newsfabric_regions"]
     }
 
 
@@ -166,26 +170,27 @@ def test_the_example_of_an_inventory_has_the_machines_that_terraform_makes(name:
 
 
 def test_every_setting_that_terraform_tells_is_one_of_ansibles() -> None:
-    outputs = (MODULES / "fabric" / "outputs.tf").read_text()
+    outputs = (TERRAFORM / "environments" / "production" / "outputs.tf").read_text()
     told = re.findall(r"^    (newsfabric_\w+) +=", outputs, re.MULTILINE)
     assert "newsfabric_networks" in told
     assert [name for name in told if name not in DEFAULTS] == []
 
 
-@ENVIRONMENTS
-def test_an_environment_hands_on_what_ansible_must_be_told(name: str) -> None:
-    outputs = (TERRAFORM / "environments" / name / "outputs.tf").read_text()
-    assert set(re.findall(r"= module\.fabric\.(\w+)$", outputs, re.M)) == {"inventory", "settings"}
+def test_staging_is_production_but_for_its_values_and_the_key_of_its_state() -> None:
+    production = TERRAFORM / "environments" / "production"
+    staging = TERRAFORM / "environments" / "staging"
+    shared = {path.name for path in production.glob("*.tf")} - {"backend.tf"} | {"tests"}
+    assert {path.name for path in staging.iterdir() if path.is_symlink()} == shared
+    assert all((staging / name).resolve() == production / name for name in shared)
 
 
 @ENVIRONMENTS
 def test_data_volumes_are_as_large_as_hosts_need_them(name: str) -> None:
-    main = (TERRAFORM / "environments" / name / "main.tf").read_text()
     least = DEFAULTS["newsfabric_least_disk_mib"]
     region = (MODULES / "region" / "variables.tf").read_text()
-    fabric = (MODULES / "fabric" / "variables.tf").read_text()
+    fabric = (TERRAFORM / "environments" / name / "variables.tf").read_text()
     for role in ("client", "core", "store", "proxy"):
-        told = re.search(rf"^  {role} +=.*?data_gb = (\d+)", main, re.MULTILINE)
+        told = re.search(rf"^{role} +=.*?data_gb = (\d+)", values(name), re.MULTILINE)
         texts = (fabric,) if role == "proxy" else (region, fabric)
         sizes = [int(told[1])] if told else [default_of(text, role, "data_gb") for text in texts]
         # The file system uses a part of the disk for itself.

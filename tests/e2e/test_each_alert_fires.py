@@ -2,7 +2,7 @@
 
 Several faults at a time, if they don't disturb each other. A fault that takes minutes or a million
 messages in production is made in a service of the world with smaller limits
-(tests/support/standins.py). tests/support/alert_faults.py lists the test of each alert.
+(tests/support/standins.py).
 """
 
 from __future__ import annotations

@@ -98,7 +98,9 @@ def _frontdesk(world: World, host: str, folder: Path) -> Iterator[str]:
     """Run another frontdesk of oregon, with the world's keys; it drains at the end."""
     layout, _ = read_running(world.state)
     region = layout.regions[0]
-    (beside,) = [p for p in region_programs(layout, region) if p.name == region.frontdesk_name]
+    (beside,) = [
+        p for p in region_programs(layout, region) if p.name == region.named("frontdesk").name
+    ]
     keys = folder / "publishers"
     keys.write_text(f"{KEY}\n")
     told = {

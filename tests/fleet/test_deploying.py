@@ -19,6 +19,7 @@ from fleet import access
 from fleet.fleet import Fleet
 from fleet.folders import CHECKOUT
 from fleet.plan import machines_of
+from newsfabric.kinds import CORE
 from tests.fleet.conftest import fabric_in
 from tests.fleet.fabrics import Crowd, changes, newsfabric, on, plays, until
 
@@ -86,8 +87,7 @@ LOGGED = (
 def passwords(fleet: Fleet) -> dict[str, str]:
     """Return all passwords, and the secret, by their users (``shovel.oregon``, or ``secret``)."""
     secret = fleet.folders.secret.read_text().strip()
-    roles = ("router", "mailbox", "frontdesk", "scaler", "keeper", "shovel")
-    users = [f"{role}.oregon" for role in roles]
+    users = [f"{role}.oregon" for role in (*CORE, "shovel")]
     users += [f"box.{each.name}" for each in machines_of(6) if "retail" in each.name]
     derived = {user: hashlib.sha256(f"{secret}:{user}".encode()).hexdigest() for user in users}
     return {"secret": secret, **derived}

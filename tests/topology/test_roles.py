@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newsfabric.errors import ConfigError
+from newsfabric.kinds import CORE
 from newsfabric.settings import dump_fabric
 from newsfabric.topics import PublisherRights
 from newsfabric.topology import MAILBOX_QUEUE, Cluster, box_queue, region_links, router_queues
@@ -38,7 +39,7 @@ def allowed(user: User, kind: str) -> re.Pattern[str]:
 def test_a_cluster_knows_its_own_services_and_everyones_keepers() -> None:
     keepers = {"keeper.oregon", "keeper.dublin"}
     shovels = {"shovel.oregon", "shovel.dublin"}
-    services = {"router.oregon", "mailbox.oregon", "frontdesk.oregon", "scaler.oregon"}
+    services = {f"{kind}.oregon" for kind in CORE}
     box = {"box.edge-1"}
     assert set(on(Cluster("oregon", "core"), "edge-1")) == services | keepers | shovels | box
     assert set(on(Cluster("oregon", "client"))) == {"frontdesk.oregon"} | keepers | shovels
@@ -143,7 +144,7 @@ def test_services_report_for_their_own_region_and_frontdesks_hear_them() -> None
         for entry in user.topic_permissions()
         if entry["exchange"] == "upstream"
     }
-    for kind in ("router", "mailbox", "frontdesk", "scaler", "keeper"):
+    for kind in CORE:
         name = f"{kind}.oregon"
         assert re.match(rights[name]["write"], "_fabric.report.oregon.any-name")
         assert not re.match(rights[name]["write"], "_fabric.report.dublin.any-name")

@@ -12,14 +12,12 @@ from typing import Any, Final
 import tornado.web
 
 import newsfabric
+from wholesale.frontdesk.pages.metrics_page import metrics_file, page
 
 FOLDER: Final = Path(__file__).parent / "files"
 # Files that other pages load, too: the JavaScript client, and sockjs-client, which gateways serve
 # as well.
 SHARED: Final = Path(newsfabric.__file__).parent / "static"
-
-# Made by scripts/metrics.
-METRICS_PAGE: Final = "board-metrics.html"
 
 _POLICY: Final = "; ".join(
     [
@@ -34,11 +32,8 @@ _POLICY: Final = "; ".join(
 )
 
 
-class PageHandler(tornado.web.StaticFileHandler):
-    """The handler of files. Browsers revalidate each time and get 304 for an unchanged file.
-
-    So a page never runs with the script of another release.
-    """
+class _Guarded(tornado.web.RequestHandler):
+    """The headers and the errors of every page."""
 
     def set_default_headers(self) -> None:
         """Set the security headers. Called by Tornado before each reply."""
@@ -47,29 +42,40 @@ class PageHandler(tornado.web.StaticFileHandler):
         self.set_header("Content-Security-Policy", _POLICY)
         self.set_header("Referrer-Policy", "no-referrer")
 
-    def set_extra_headers(self, path: str) -> None:
-        """Require revalidation of the file at ``path``. Called by Tornado."""
-        self.set_header("Cache-Control", "no-cache")
-
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Reply with one line, ``status_code``."""
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.finish(f"{status_code}\n")
 
 
-class MetricsPageHandler(PageHandler):
+class PageHandler(_Guarded, tornado.web.StaticFileHandler):
+    """The handler of files. Browsers revalidate each time and get 304 for an unchanged file.
+
+    So a page never runs with the script of another release.
+    """
+
+    def set_extra_headers(self, path: str) -> None:
+        """Require revalidation of the file at ``path``. Called by Tornado."""
+        self.set_header("Cache-Control", "no-cache")
+
+
+class MetricsPageHandler(_Guarded):
     """``/board/metrics``: the meaning of each number on the board. Nothing in it is secret.
 
     Its anchors are metrics' names, a counter's without ``_total``.
     """
 
-    async def get(self, path: str = "", include_body: bool = True) -> None:
-        """Reply 200 with the page; 304 if the browser has it."""
-        await super().get(METRICS_PAGE, include_body)
+    def initialize(self, page: str) -> None:
+        """Take the page. Called by Tornado."""
+        self._page = page
 
-    async def head(self, path: str = "") -> None:
-        """Reply as :meth:`get`, without the page itself."""
-        await super().head(METRICS_PAGE)
+    async def get(self) -> None:
+        """Reply 200 with the page; 304 if the browser has it."""
+        self.set_header("Content-Type", "text/html")
+        self.set_header("Cache-Control", "no-cache")
+        await self.finish(self._page)
+
+    head = get
 
 
 class SharedHandler(PageHandler):
@@ -83,8 +89,9 @@ class SharedHandler(PageHandler):
 
 def page_routes(folder: Path = FOLDER) -> list[Any]:
     """Return Tornado routes for ``/``, ``/board/metrics`` and ``/static/…``."""
+    metrics = page(metrics_file().read_text())
     return [
-        (r"/board/metrics", MetricsPageHandler, {"path": folder}),
+        (r"/board/metrics", MetricsPageHandler, {"page": metrics}),
         (r"/(|index\.html)", PageHandler, {"path": folder, "default_filename": "index.html"}),
         (r"/static/(sockjs\.min\.js|newsfabric\.m?js)", SharedHandler, {"path": SHARED}),
         (r"/static/(.+)", PageHandler, {"path": folder}),

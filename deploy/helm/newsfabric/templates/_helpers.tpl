@@ -7,6 +7,15 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 newsfabric/region: {{ .root.Values.region }}
 {{- end }}
 
+{{/* The services of a core, as in newsfabric/kinds.py: words after `python -m`, the port of the pod, the right at the store. */}}
+{{- define "newsfabric.services" -}}
+router: {command: [wholesale, router], port: 9110, store: writer}
+mailbox: {command: [wholesale, mailbox], port: 9120, store: writer}
+frontdesk: {command: [wholesale, frontdesk], port: 8080, store: reader}
+scaler: {command: [wholesale, scaler], port: 9103}
+keeper: {command: [shovels], port: 9102}
+{{- end }}
+
 {{- define "newsfabric.selector" -}}
 app.kubernetes.io/name: newsfabric
 app.kubernetes.io/instance: {{ .root.Release.Name }}

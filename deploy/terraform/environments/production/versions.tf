@@ -7,11 +7,4 @@ terraform {
       version = ">= 6.25.0, < 7.0.0"
     }
   }
-
-  # terraform init -backend-config=backend.hcl. Bucket, region and key come from bootstrap's output.
-  backend "s3" {
-    key          = "newsfabric/production.tfstate"
-    encrypt      = true
-    use_lockfile = true
-  }
 }

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from wholesale.frontdesk.pages.metrics_page import metrics_file
+from wholesale.frontdesk.pages.metrics_page import page as metrics_page
+
 ROOT = Path(__file__).parents[4]
 PAGES = ROOT / "wholesale" / "frontdesk" / "pages" / "files"
 MODULES = sorted(path.name for path in PAGES.glob("board*.js"))
@@ -134,7 +137,9 @@ def test_every_metric_that_the_board_names_is_in_the_catalogue() -> None:
     named = set(re.findall(r"newsfabric_[a-z_]+[a-z]", source("board-words.js")))
     named |= set(re.findall(r"#(newsfabric_[a-z_]+)", source("board.html")))
     named -= {"newsfabric_board_theme"}
-    catalogue = {attrs.get("id") for _, attrs in Elements(source("board-metrics.html")).found}
+    catalogue = {
+        attrs.get("id") for _, attrs in Elements(metrics_page(metrics_file().read_text())).found
+    }
     assert len(named) >= 10
     assert named - catalogue == set()
 

@@ -1,4 +1,5 @@
-# One mock stands for all three providers; only data that differ by region are said for each.
+# The files of environments, with values of the test's own. One mock stands for all three providers; only data that differ by region are
+# said for each.
 
 mock_provider "aws" {
   alias = "any"
@@ -53,39 +54,46 @@ override_data {
   values = { region = "eu-west-1" }
 }
 
-override_data {
-  target = data.aws_region.proxy
-  values = { region = "ap-southeast-1" }
-}
-
 variables {
   name    = "newsfabric"
   domain  = "news.example.com"
   zone_id = "Z0123456789ABCDEFGHIJ"
   regions = {
     first = {
-      name            = "oregon"
-      cidr            = "10.10.0.0/16"
-      zones           = ["us-west-2a", "us-west-2b", "us-west-2c"]
-      image_id        = "ami-0123456789abcdef0"
-      certificate_arn = "arn:aws:acm:us-west-2:123456789012:certificate/c"
+      name       = "oregon"
+      aws_region = "us-west-2"
+      cidr       = "10.10.0.0/16"
+      zones      = ["us-west-2a", "us-west-2b", "us-west-2c"]
     }
     second = {
-      name            = "dublin"
-      cidr            = "10.11.0.0/16"
-      zones           = ["eu-west-1a", "eu-west-1b", "eu-west-1c"]
-      image_id        = "ami-0123456789abcdef1"
-      certificate_arn = "arn:aws:acm:eu-west-1:123456789012:certificate/c"
+      name       = "dublin"
+      aws_region = "eu-west-1"
+      cidr       = "10.11.0.0/16"
+      zones      = ["eu-west-1a", "eu-west-1b", "eu-west-1c"]
     }
   }
   proxy = {
-    name     = "singapore"
-    nearest  = "oregon"
-    cidr     = "10.12.0.0/16"
-    zones    = ["ap-southeast-1a", "ap-southeast-1b", "ap-southeast-1c"]
-    image_id = "ami-0123456789abcdef2"
+    name       = "singapore"
+    aws_region = "ap-southeast-1"
+    nearest    = "oregon"
+    cidr       = "10.12.0.0/16"
+    zones      = ["ap-southeast-1a", "ap-southeast-1b", "ap-southeast-1c"]
+  }
+  images = {
+    oregon    = "ami-0123456789abcdef0"
+    dublin    = "ami-0123456789abcdef1"
+    singapore = "ami-0123456789abcdef2"
+  }
+  certificates = {
+    oregon = "arn:aws:acm:us-west-2:123456789012:certificate/c"
+    dublin = "arn:aws:acm:eu-west-1:123456789012:certificate/c"
   }
   publisher_cidrs = ["203.0.113.0/24"]
+  # An environment's own are in environment.auto.tfvars.
+  client = {}
+  core   = {}
+  store  = {}
+  retail = {}
 }
 
 run "the_inventory_has_ansibles_groups_and_one_for_each_region" {
@@ -170,18 +178,16 @@ run "two_regions_of_one_name_are_refused" {
   variables {
     regions = {
       first = {
-        name            = "oregon"
-        cidr            = "10.10.0.0/16"
-        zones           = ["us-west-2a", "us-west-2b", "us-west-2c"]
-        image_id        = "ami-0123456789abcdef0"
-        certificate_arn = "arn:aws:acm:us-west-2:123456789012:certificate/c"
+        name       = "oregon"
+        aws_region = "us-west-2"
+        cidr       = "10.10.0.0/16"
+        zones      = ["us-west-2a", "us-west-2b", "us-west-2c"]
       }
       second = {
-        name            = "oregon"
-        cidr            = "10.11.0.0/16"
-        zones           = ["eu-west-1a", "eu-west-1b", "eu-west-1c"]
-        image_id        = "ami-0123456789abcdef1"
-        certificate_arn = "arn:aws:acm:eu-west-1:123456789012:certificate/c"
+        name       = "oregon"
+        aws_region = "eu-west-1"
+        cidr       = "10.11.0.0/16"
+        zones      = ["eu-west-1a", "eu-west-1b", "eu-west-1c"]
       }
     }
   }
@@ -195,11 +201,11 @@ run "a_proxy_nearest_to_nobody_is_refused" {
 
   variables {
     proxy = {
-      name     = "singapore"
-      nearest  = "tokyo"
-      cidr     = "10.12.0.0/16"
-      zones    = ["ap-southeast-1a"]
-      image_id = "ami-0123456789abcdef2"
+      name       = "singapore"
+      aws_region = "ap-southeast-1"
+      nearest    = "tokyo"
+      cidr       = "10.12.0.0/16"
+      zones      = ["ap-southeast-1a"]
     }
   }
 
@@ -212,13 +218,46 @@ run "networks_that_overlap_are_refused" {
 
   variables {
     proxy = {
-      name     = "singapore"
-      nearest  = "oregon"
-      cidr     = "10.10.128.0/20"
-      zones    = ["ap-southeast-1a"]
-      image_id = "ami-0123456789abcdef2"
+      name       = "singapore"
+      aws_region = "ap-southeast-1"
+      nearest    = "oregon"
+      cidr       = "10.10.128.0/20"
+      zones      = ["ap-southeast-1a"]
     }
   }
 
   expect_failures = [var.proxy]
+}
+
+run "images_of_other_places_are_refused" {
+  command   = plan
+  providers = { aws.first = aws.any, aws.second = aws.any, aws.proxy = aws.any }
+
+  variables {
+    images = { oregon = "ami-0123456789abcdef0", dublin = "ami-0123456789abcdef1", tokyo = "ami-0123456789abcdef2" }
+  }
+
+  expect_failures = [var.images]
+}
+
+run "a_region_without_a_certificate_is_refused" {
+  command   = plan
+  providers = { aws.first = aws.any, aws.second = aws.any, aws.proxy = aws.any }
+
+  variables {
+    certificates = { oregon = "arn:aws:acm:us-west-2:123456789012:certificate/c" }
+  }
+
+  expect_failures = [var.certificates]
+}
+
+run "publishers_from_anywhere_are_refused" {
+  command   = plan
+  providers = { aws.first = aws.any, aws.second = aws.any, aws.proxy = aws.any }
+
+  variables {
+    publisher_cidrs = ["0.0.0.0/0"]
+  }
+
+  expect_failures = [var.publisher_cidrs]
 }

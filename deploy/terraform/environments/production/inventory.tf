@@ -5,7 +5,7 @@ locals {
   placed = {
     (var.regions.first.name)  = { aws_region = module.first.aws_region, hosts = module.first.hosts }
     (var.regions.second.name) = { aws_region = module.second.aws_region, hosts = module.second.hosts }
-    (var.proxy.name)          = { aws_region = data.aws_region.proxy.region, hosts = { proxy = module.proxy.hosts } }
+    (var.proxy.name)          = { aws_region = var.proxy.aws_region, hosts = { proxy = module.proxy.hosts } }
   }
 
   all_hosts = merge(flatten([

@@ -1,0 +1,8 @@
+# terraform init -backend-config=backend.hcl. Bucket and region come from bootstrap's output.
+terraform {
+  backend "s3" {
+    key          = "newsfabric/production.tfstate"
+    encrypt      = true
+    use_lockfile = true
+  }
+}

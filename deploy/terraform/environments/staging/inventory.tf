@@ -1,0 +1,1 @@
+../production/inventory.tf
