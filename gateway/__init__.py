@@ -2,7 +2,7 @@
 
 A message comes in through ``feed``, is noted in ``logs`` and in ``memory``, and goes out to the
 readers of each process. A reader comes in through ``transports`` and ``readers``; its verbs are
-parsed in ``wire``, and decided in ``answers``, with messages of ``past``. ``core`` joins these
+parsed and answered in ``answers``, with messages of ``past``. ``core`` joins these
 parts, ``run`` makes whole gateways of them. Each of the folders imports only those before it in
 this list: wire, logs, memory, process, past, answers, feed, readers, core, transports, native, run.
 

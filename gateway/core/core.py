@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from gateway.answers.desk import Desk
 from gateway.answers.gate import Gate
 from gateway.answers.upstream import Upstream
+from gateway.answers.verbs import VerbParser
 from gateway.feed.broadcast import Broadcast
 from gateway.feed.engine import Engine
 from gateway.feed.fanout import Fanout
@@ -28,7 +29,6 @@ from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import Tasks
 from gateway.readers.admission import Admission, Origins
 from gateway.readers.connection import Readers
-from gateway.wire.protocol import Verbs
 from newsfabric.closing import REBALANCE
 from newsfabric.http.pace import Pace
 from newsfabric.process.service import Readiness
@@ -120,7 +120,7 @@ class Core:
         )
         self.readers = Readers(
             settings=settings,
-            verbs=Verbs(table, settings.reader),
+            verbs=VerbParser(table, settings.reader),
             hub=hub,
             desk=self.desk,
             clock=self.clock,

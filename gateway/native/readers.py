@@ -23,25 +23,15 @@ from typing import Final
 import orjson
 
 from gateway.answers.access import ANONYMOUS, AuthState, decode_auth
-from gateway.answers.desk import Found, Pending
+from gateway.answers.verb import Found, Pending
+from gateway.answers.verbs import BY_VERB, Intent, Shared
 from gateway.core.core import Core
 from gateway.native import commands
 from gateway.native.plane import Plane
 from gateway.native.wire import CONNECTION_BYTES, Connections
 from gateway.past.bounded import BoundedMap
 from gateway.past.recalled import Recalled
-from gateway.wire.protocol import (
-    History,
-    Intent,
-    LogIn,
-    Ping,
-    Refusal,
-    SetMark,
-    Subscribe,
-    Subscribed,
-    Unsubscribe,
-    subscribed_push,
-)
+from gateway.wire.protocol import Refusal, Subscribed
 from gateway.wire.publication import Publication
 from newsfabric.closing import INTERNAL, CloseReason
 
@@ -128,8 +118,8 @@ class NativeReaders:
     def answer(self, connections: Connections, auth: bytes, text: bytes) -> None:
         """Answer ``text`` from readers with ``auth``."""
         said = self._said.find(text) or self._learn(text)
-        # Each login is a try of its own, and each try counts.
-        step = CONNECTION_BYTES if isinstance(said.intent, LogIn) else len(connections)
+        is_shared = _shared(said.intent) != "nothing"
+        step = len(connections) if is_shared else CONNECTION_BYTES
         for at in range(0, len(connections), step):
             reader = NativeReader(self, connections[at : at + step], auth, said)
             self._decide(reader, said.intent)
@@ -159,23 +149,21 @@ class NativeReaders:
         self._batch_of.clear()
         self._kept.clear()
 
-    def subscribed(
-        self, said: Said, verb: Subscribe, told: Subscribed, replay: Recalled, many: int
-    ) -> bytes:
+    def subscribed(self, said: Said, told: Subscribed, replay: Recalled, many: int) -> bytes:
         """Return the answer to ``said``, a subscribe by ``many`` readers; for any connections."""
         is_same = said.replays(replay) and said.told == told
         if is_same and said.answer and (not said.batch or said.batch in self._kept):
             return said.answer
         messages = replay.that_fit(self._replay_bytes)
-        batch = self._batch(verb.topic, replay, messages, many) if messages else 0
+        batch = self._batch(told.topic, replay, messages, many) if messages else 0
         alone = [] if batch else messages
         answer = commands.subscription(
-            verb.topic,
-            self._table.known(verb.topic),
+            told.topic,
+            self._table.known(told.topic),
             batch=batch,
             seen=not replay.is_ahead,
-            ref=b"" if verb.ref is None else orjson.dumps(verb.ref),
-            push=subscribed_push(verb, told),
+            ref=b"" if told.ref is None else orjson.dumps(told.ref),
+            push=told.push(),
             messages=alone,
         )
         said.note(replay, told, batch, b"" if alone else answer)
@@ -197,32 +185,33 @@ class NativeReaders:
         return number
 
     def _learn(self, text: bytes) -> Said:
-        said = Said(text, self._verbs.read(text))
+        said = Said(text, self._verbs.parse(text))
         if self._is_said_by_many(said.intent):
             self._said.keep(said)
         return said
 
     def _is_said_by_many(self, intent: Intent) -> bool:
         """Return whether others may send the same: no token, nothing about a topic of one's own."""
-        match intent:
-            case Subscribe() | History():
-                return self._table.known(intent.topic).access != "owner"
-            case Unsubscribe() | Ping() | Refusal():
-                return True
-            case LogIn() | SetMark():
-                return False
+        if _shared(intent) != "text":
+            return False
+        policy = self._table.find(intent.topic) if intent.topic else None
+        return policy is None or policy.access != "owner"
+
+
+def _shared(intent: Intent) -> Shared:
+    return "text" if isinstance(intent, Refusal) else BY_VERB[type(intent)].shared
 
 
 class NativeReader:
     """A reader of the data plane, or several who send the same, until they are answered
-    (:class:`gateway.answers.desk.Port`)."""
+    (:class:`gateway.answers.verb.Port`)."""
 
-    __slots__ = ("_attachment", "_auth", "_connections", "_readers", "_said", "many")
+    __slots__ = ("_attachment", "_auth", "_connections", "_readers", "_said", "reader_count")
 
     def __init__(
         self, readers: NativeReaders, connections: Connections, auth: bytes, said: Said
     ) -> None:
-        self.many = len(connections) // CONNECTION_BYTES
+        self.reader_count = len(connections) // CONNECTION_BYTES
         self._readers = readers
         self._connections = connections
         self._auth = auth
@@ -237,7 +226,7 @@ class NativeReader:
         except ValueError:
             return ANONYMOUS
 
-    async def room_for(self, read: Callable[[], Awaitable[Found]]) -> Found:
+    async def read_when_room(self, read: Callable[[], Awaitable[Found]]) -> Found:
         """Return the result of ``read`` when the data plane has taken enough of the bytes sent
         before, or there is no attachment. The result holds only until something else arrives.
 
@@ -250,17 +239,17 @@ class NativeReader:
             if not room.is_full():
                 return found
 
-    def clash(self, verb: Subscribe) -> Refusal | None:
+    def subscription_refusal(self, topic: str) -> Refusal | None:
         """Return None: the data plane knows the reader's topics, and refuses by itself."""
 
     def push(self, push: bytes) -> None:
         """Answer with ``push``."""
         self._send(commands.reply(self._connections, push))
 
-    def subscribe(self, verb: Subscribe, told: Subscribed, replay: Recalled) -> None:
-        """Answer ``verb``; the data plane refuses readers who can't have the topic."""
+    def subscribe(self, reply: Subscribed, replay: Recalled) -> None:
+        """Answer with ``reply``; the data plane refuses readers who can't have the topic."""
         if self._attachment == self._readers.plane.attachment:
-            answer = self._readers.subscribed(self._said, verb, told, replay, self.many)
+            answer = self._readers.subscribed(self._said, reply, replay, self.reader_count)
             self._send(commands.subscribe(self._connections, answer))
 
     def unsubscribe(self, topic: str, push: bytes) -> None:

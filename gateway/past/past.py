@@ -22,7 +22,7 @@ from gateway.past.archive import Archive
 from gateway.past.recalled import Answers, Recalled
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import SingleFlight, Spawn
-from gateway.wire.protocol import History, Subscribe
+from gateway.wire.protocol import Rewind
 from gateway.wire.publication import Publication
 from newsfabric.errors import StoreError
 from newsfabric.messages.envelope import Envelope
@@ -69,40 +69,40 @@ class Past:
         self._reading: SingleFlight[_Asked, _Older] = SingleFlight(self.spawn)
         self._answers: Answers[_Asked] = Answers(_ANSWERS, _ANSWERS_BYTES)
 
-    def recall(self, verb: Subscribe, asked_at: float) -> Recalled | None:
+    def recall(self, topic: str, rewind: Rewind | None, asked_at: float) -> Recalled | None:
         """Return the messages that come first for a ``subscribe`` received at ``asked_at``.
 
         None if the store has to be asked (:meth:`recover`). The answer holds until anything else is
         offered to the hub.
         """
-        policy = self.hub.table.known(verb.topic)
-        if verb.rewind is None and not policy.latest:
+        policy = self.hub.table.known(topic)
+        if rewind is None and not policy.latest:
             return NOTHING
-        memory = self.hub.memory(verb.topic)
+        memory = self.hub.memory(topic)
         if not memory.warm:
             return None
-        asked = _asked(verb, asked_at)
+        asked = _asked(topic, rewind, asked_at)
         if policy.access == "owner":
             # Only its owner asks for this topic: the answer isn't shared.
             found = self._look(asked)
         else:
             version, now = memory.version, self.now()
             found = self._answers.get(asked, version, now, lambda: self._look(asked))
-        return None if found is None else found.since(_since_ms(verb, asked_at))
+        return None if found is None else found.since(_since_ms(rewind, asked_at))
 
-    async def recover(self, verb: Subscribe, asked_at: float) -> Recalled:
+    async def recover(self, topic: str, rewind: Rewind | None, asked_at: float) -> Recalled:
         """Return :meth:`recall`, reading the store if needed. Subscribe at once afterwards.
 
         Messages that can't be read are left out: new messages matter more than old ones.
         """
-        asked, topic = _asked(verb, asked_at), verb.topic
+        asked = _asked(topic, rewind, asked_at)
         older = _Older(self.hub.memory(topic), [])
         try:
             await self._warm(topic)
-            found = self.recall(verb, asked_at)
+            found = self.recall(topic, rewind, asked_at)
             if found is not None:
                 return found
-            for _ in range(_ATTEMPTS if verb.rewind is not None else 0):
+            for _ in range(_ATTEMPTS if rewind is not None else 0):
                 with self.hub.memory(topic).held(self.settings.reader.rewind):
                     older = await self._reading.do(asked, lambda: self._read(asked))
                 if older.memory is self.hub.memory(topic):
@@ -110,7 +110,7 @@ class Past:
                 # Messages that arrived meanwhile may be in neither memory nor the read.
         except StoreError as exc:
             self.archive.failed(exc)
-        return self._with_older(asked, older).since(_since_ms(verb, asked_at))
+        return self._with_older(asked, older).since(_since_ms(rewind, asked_at))
 
     async def try_to_warm(self, topic: str) -> None:
         """Warm ``topic``, unless it is warm; a store that can't be read is no error here."""
@@ -119,26 +119,26 @@ class Past:
         except StoreError as exc:
             self.archive.failed(exc)
 
-    def recall_history(self, verb: History) -> Selection | None:
+    def recall_history(self, topic: str, limit: int, before: str | None) -> Selection | None:
         """Return the answer to ``history``; None if the store has to be asked."""
-        memory, now = self.hub.memory(verb.topic), self.now()
+        memory, now = self.hub.memory(topic), self.now()
         if not memory.warm:
             return None
-        found = memory.recent(now).last(verb.limit, before=verb.before)
+        found = memory.recent(now).last(limit, before=before)
         return found if found.covered else None
 
-    async def recover_history(self, verb: History) -> Selection:
+    async def recover_history(self, topic: str, limit: int, before: str | None) -> Selection:
         """Return :meth:`recall_history`, reading the store if needed; StoreError if that fails."""
         try:
-            await self._warm(verb.topic)
-            found = self.recall_history(verb)
+            await self._warm(topic)
+            found = self.recall_history(topic, limit, before)
             if found is not None:
                 return found
-            stored = await self.archive.history(verb.topic, limit=verb.limit, before=verb.before)
+            stored = await self.archive.history(topic, limit=limit, before=before)
         except StoreError as exc:
             self.archive.failed(exc)
             raise
-        policy = self.hub.memory(verb.topic).policy
+        policy = self.hub.memory(topic).policy
         read = [Publication(e, policy, None) for e in stored.envelopes]
         return Selection(read, covered=True, missing=stored.missing, cut=stored.cut)
 
@@ -203,16 +203,15 @@ class Past:
         self.hub.warm(topic, history, latest, complete=complete, now=self.now())
 
 
-def _asked(verb: Subscribe, asked_at: float) -> _Asked:
-    rewind = verb.rewind
+def _asked(topic: str, rewind: Rewind | None, asked_at: float) -> _Asked:
     if rewind is None:
-        return _Asked(verb.topic, None, None)
-    since = None if rewind.seconds is None else _since_ms(verb, asked_at) // 1000
-    return _Asked(verb.topic, rewind.count, since)
+        return _Asked(topic, None, None)
+    since = None if rewind.seconds is None else _since_ms(rewind, asked_at) // 1000
+    return _Asked(topic, rewind.count, since)
 
 
-def _since_ms(verb: Subscribe, asked_at: float) -> int:
-    """Return the time since which ``verb`` asks; 0 if it names none."""
-    if verb.rewind is None or verb.rewind.seconds is None:
+def _since_ms(rewind: Rewind | None, asked_at: float) -> int:
+    """Return the time since which ``rewind`` asks; 0 if it names none."""
+    if rewind is None or rewind.seconds is None:
         return 0
-    return max(0, int((asked_at - verb.rewind.seconds) * 1000))
+    return max(0, int((asked_at - rewind.seconds) * 1000))

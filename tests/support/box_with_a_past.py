@@ -10,6 +10,7 @@ import pytest
 from envelopes import START_MS, envelope
 from gateways import until
 
+from gateway.answers.subscribe import Subscribe
 from gateway.logs.logs import Logs
 from gateway.memory.hub import Hub, HubLimits
 from gateway.past.archive import Archive
@@ -17,7 +18,7 @@ from gateway.past.past import Past
 from gateway.past.recalled import Recalled
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import Tasks
-from gateway.wire.protocol import Rewind, Subscribe
+from gateway.wire.protocol import Rewind
 from gateway.wire.publication import Publication
 from newsfabric.errors import StoreError
 from newsfabric.messages.envelope import Envelope
@@ -89,11 +90,11 @@ class Box:
         for one in envelopes:
             assert self.hub.offer(one, self.now) is not None
 
-    def recall(self, verb: Subscribe) -> Recalled | None:
-        return self.past.recall(verb, self.now)
+    def recall(self, verb: Subscribe, now: float | None = None) -> Recalled | None:
+        return self.past.recall(verb.topic, verb.rewind, now or self.now)
 
-    async def recover(self, verb: Subscribe) -> Recalled:
-        return await self.past.recover(verb, self.now)
+    async def recover(self, verb: Subscribe, now: float | None = None) -> Recalled:
+        return await self.past.recover(verb.topic, verb.rewind, now or self.now)
 
     async def waiting(self, *verbs: Subscribe) -> list[asyncio.Task[Recalled]]:
         """Recover ``verbs``; return the tasks once one of them waits for the store."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from gateway.answers.ping import Ping
 from gateway.native.readers import SHORT, Said, Sayings
 from gateway.past.recalled import Recalled
-from gateway.wire.protocol import Ping, Subscribed
+from gateway.wire.protocol import Subscribed
 
 ANSWER = b"x" * 1_000
 
@@ -55,7 +56,7 @@ def test_a_long_text_is_not_remembered() -> None:
 
 def test_what_was_replayed_is_not_kept_alive() -> None:
     one = said(1)
-    replay, told = Recalled([]), Subscribed("AQ")
+    replay, told = Recalled([]), Subscribed("news.a", None, "AQ")
     one.note(replay, told, 7, b"answer")
     assert (one.told, one.batch, one.answer) == (told, 7, b"answer")
     assert one.replays(replay)

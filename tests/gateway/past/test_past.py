@@ -235,13 +235,13 @@ async def test_a_rewind_by_seconds_begins_to_the_millisecond(box: Box) -> None:
     began = [message(number, at=number * 1_000 + ms) for number, ms in ((1, 999), (2, 0), (3, 1))]
     await box.store.write(began)
     await box.past.try_to_warm(TOPIC)
-    assert seqs(box.past.recall(seconds(598), NOW)) == [2, 3]
-    later = box.past.recall(seconds(598), NOW + 0.5)
+    assert seqs(box.recall(seconds(598), NOW)) == [2, 3]
+    later = box.recall(seconds(598), NOW + 0.5)
     assert seqs(later) == [3]
     # The same object for all that get the same messages.
-    assert box.past.recall(seconds(598), NOW + 0.999) is later
-    assert seqs(box.past.recall(seconds(597), NOW + 0.5)) == []
-    assert seqs(await box.past.recover(seconds(599), NOW + 0.5)) == [1, 2, 3]
+    assert box.recall(seconds(598), NOW + 0.999) is later
+    assert seqs(box.recall(seconds(597), NOW + 0.5)) == []
+    assert seqs(await box.recover(seconds(599), NOW + 0.5)) == [1, 2, 3]
 
 
 async def test_those_who_ask_for_the_same_seconds_in_one_second_get_the_very_same(
@@ -249,10 +249,10 @@ async def test_those_who_ask_for_the_same_seconds_in_one_second_get_the_very_sam
 ) -> None:
     await box.store.write(messages(1, 2, 3))
     await box.past.try_to_warm(TOPIC)
-    found = box.past.recall(seconds(598), NOW + 0.1)
-    assert box.past.recall(seconds(598), NOW + 0.8) is found
+    found = box.recall(seconds(598), NOW + 0.1)
+    assert box.recall(seconds(598), NOW + 0.8) is found
     # 599.5 s before NOW + 1.6 is the same moment as 598 s before NOW + 0.1.
-    assert box.past.recall(seconds(599.5), NOW + 1.6) is found
+    assert box.recall(seconds(599.5), NOW + 1.6) is found
 
 
 async def test_a_rewind_by_seconds_counts_from_when_it_was_asked_for(box: Box) -> None:

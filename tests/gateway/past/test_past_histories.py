@@ -5,17 +5,16 @@ from __future__ import annotations
 import pytest
 from box_with_a_past import TOPIC, Box, failures, message, messages, numbers
 
-from gateway.wire.protocol import History
 from newsfabric.errors import StoreError
 
 
 async def test_a_history_is_of_memory_if_that_reaches_so_far(box: Box) -> None:
     await box.store.write(messages(1, 2, 3, 4))
-    verb = History(topic=TOPIC, limit=2)
-    assert box.past.recall_history(verb) is None
-    found = await box.past.recover_history(verb)
+    verb = (TOPIC, 2, None)
+    assert box.past.recall_history(*verb) is None
+    found = await box.past.recover_history(*verb)
     assert numbers(found.publications) == [3, 4]
-    remembered = box.past.recall_history(verb)
+    remembered = box.past.recall_history(*verb)
     assert remembered is not None
     # The same objects, with the frames that others have had made.
     assert [a is b for a, b in zip(remembered.publications, found.publications, strict=True)] == [
@@ -27,8 +26,8 @@ async def test_a_history_is_of_memory_if_that_reaches_so_far(box: Box) -> None:
 async def test_a_history_goes_back_from_a_message(box: Box) -> None:
     await box.store.write(messages(1, 2, 3, 4))
     await box.past.try_to_warm(TOPIC)
-    verb = History(topic=TOPIC, limit=2, before=message(4).id)
-    found = box.past.recall_history(verb)
+    verb = (TOPIC, 2, message(4).id)
+    found = box.past.recall_history(*verb)
     assert found is not None
     assert numbers(found.publications) == [2, 3]
 
@@ -37,19 +36,19 @@ async def test_a_history_beyond_memory_is_of_the_store(box: Box) -> None:
     await box.store.write(messages(*range(1, 10)))
     await box.past.try_to_warm(TOPIC)
     for verb, expected in (
-        (History(topic=TOPIC, limit=5), [5, 6, 7, 8, 9]),
-        (History(topic=TOPIC, limit=2, before=message(8).id), [6, 7]),
-        (History(topic=TOPIC, limit=2, before=message(5).id), [3, 4]),
+        ((TOPIC, 5, None), [5, 6, 7, 8, 9]),
+        ((TOPIC, 2, message(8).id), [6, 7]),
+        ((TOPIC, 2, message(5).id), [3, 4]),
     ):
-        assert box.past.recall_history(verb) is None
-        found = await box.past.recover_history(verb)
+        assert box.past.recall_history(*verb) is None
+        found = await box.past.recover_history(*verb)
         assert (numbers(found.publications), found.covered) == (expected, True)
 
 
 async def test_a_history_of_all_there_is_is_of_memory_if_that_has_all(box: Box) -> None:
     await box.store.write(messages(1, 2))
     await box.past.try_to_warm(TOPIC)
-    found = box.past.recall_history(History(topic=TOPIC, limit=100))
+    found = box.past.recall_history(TOPIC, 100, None)
     assert found is not None
     assert numbers(found.publications) == [1, 2]
 
@@ -60,10 +59,10 @@ async def test_a_history_that_cant_be_read_is_a_counted_error(box: Box) -> None:
     box.store.error = StoreError("spoilt")
     before = failures()
     with pytest.raises(StoreError, match="spoilt"):
-        await box.past.recover_history(History(topic=TOPIC, limit=5))
+        await box.past.recover_history(TOPIC, 5, None)
     with pytest.raises(StoreError, match="spoilt"):
-        await box.past.recover_history(History(topic="news.b", limit=1))
+        await box.past.recover_history("news.b", 1, None)
     assert failures() == before + 2
     # Remembered messages can still be had.
-    found = await box.past.recover_history(History(topic=TOPIC, limit=3))
+    found = await box.past.recover_history(TOPIC, 3, None)
     assert numbers(found.publications) == [7, 8, 9]
