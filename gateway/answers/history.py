@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Self
 
-from gateway.answers.verb import Parts, Pending, Port, Verb
+from gateway.answers.verb import Parts, Pending, Port, Verb, answer_with
 from gateway.memory.memory import Selection
 from gateway.past.bounded import newest_that_fit
 from gateway.wire.fields import Fields
@@ -29,17 +29,13 @@ class History(Verb):
 
     def answer(self, parts: Parts, reader: Port) -> Pending | None:
         """Answer from memory, or from the store."""
-        found = parts.past.recall_history(self.topic, self.limit, self.before)
-        if found is None:
-            return self._answer_from_store(parts, reader)
-        reader.push(self._push(found, parts.replay_bytes))
-        return None
-
-    async def _answer_from_store(self, parts: Parts, reader: Port) -> None:
-        found = await reader.read_when_room(
-            lambda: parts.past.recover_history(self.topic, self.limit, self.before)
+        rewinds = parts.rewinds
+        return answer_with(
+            reader,
+            rewinds.history_from_memory(self.topic, self.limit, self.before),
+            lambda: rewinds.history_from_store(self.topic, self.limit, self.before),
+            lambda found: reader.push(self._push(found, parts.replay_bytes)),
         )
-        reader.push(self._push(found, parts.replay_bytes))
 
     def _push(self, found: Selection, most_bytes: int) -> bytes:
         fitting = newest_that_fit(found.publications, push_bytes, most_bytes)

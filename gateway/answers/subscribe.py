@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Self
 
-from gateway.answers.verb import Parts, Pending, Port, Verb, refuse
-from gateway.past.recalled import Recalled
+from gateway.answers.verb import Parts, Pending, Port, Verb, answer_with, refuse
+from gateway.past.replay import Question, Replay, Source
 from gateway.wire.fields import Fields
 from gateway.wire.protocol import Gap, Rewind, Subscribed
 
@@ -34,65 +34,31 @@ class Subscribe(Verb):
         if refusal is not None:
             refuse(reader, refusal, self)
             return None
-        if self.position is not None:
-            return self._resume(parts, reader, self.position)
-        if self.rewind is None and parts.table.known(self.topic).access == "owner":
-            return self._open_mailbox(parts, reader)
-        asked_at = parts.now()
-        found = parts.past.recall(self.topic, self.rewind, asked_at)
-        if found is None:
-            return self._rewind(parts, reader, asked_at, None)
-        self._join(parts, reader, found, recovered=False)
-        return None
-
-    async def _rewind(self, parts: Parts, reader: Port, asked_at: float, gap: Gap | None) -> None:
-        """Subscribe to past and live messages; ``gap``: why the position couldn't be used."""
-        found = await reader.read_when_room(
-            lambda: parts.past.recover(self.topic, self.rewind, asked_at)
+        source = self._source(parts)
+        question = Question(self.topic, parts.now(), self.position, self.rewind)
+        return answer_with(
+            reader,
+            source.answer_from_memory(question),
+            lambda: source.answer_from_store(question),
+            lambda replay: self._join(parts, reader, replay, source is not parts.rewinds),
         )
-        self._join(parts, reader, found, recovered=False, gap=gap)
 
-    async def _open_mailbox(self, parts: Parts, reader: Port) -> None:
-        kept = await reader.read_when_room(lambda: parts.mailroom.collect(self.topic))
-        self._join(parts, reader, kept, recovered=kept.recovered, gap=kept.gap)
+    def _source(self, parts: Parts) -> Source:
+        if self.position is not None:
+            return parts.resumes
+        if self.rewind is None and parts.table.known(self.topic).access == "owner":
+            return parts.mailboxes
+        return parts.rewinds
 
-    def _resume(self, parts: Parts, reader: Port, position: str) -> Pending | None:
-        missed = parts.resumer.recall(self.topic, position)
-        if missed is None or not missed.recovered:
-            return self._resume_with_store(parts, reader, position)
-        self._join(parts, reader, missed, recovered=True)
-        return None
-
-    async def _resume_with_store(self, parts: Parts, reader: Port, position: str) -> None:
-        asked_at = parts.now()
-        missed = await reader.read_when_room(lambda: self._recover(parts, position))
-        if missed.gap is not None and self.rewind is not None:
-            await self._rewind(parts, reader, asked_at, missed.gap)
-        else:
-            self._join(parts, reader, missed, recovered=missed.recovered, gap=missed.gap)
-
-    async def _recover(self, parts: Parts, position: str) -> Recalled:
-        """Return the missed messages; with a gap, the known ones and the newest of each key."""
-        missed = await parts.resumer.recover(self.topic, position)
-        if missed.gap is None or not parts.table.known(self.topic).latest:
-            return missed
-        await parts.past.try_to_warm(self.topic)
-        return parts.resumer.salvage(self.topic, position, missed.gap, with_latest=True)
-
-    def _join(
-        self,
-        parts: Parts,
-        reader: Port,
-        replay: Recalled,
-        *,
-        recovered: bool,
-        gap: Gap | None = None,
-    ) -> None:
-        fitting = replay.that_fit(parts.replay_bytes)
+    def _join(self, parts: Parts, reader: Port, replay: Replay, has_all: bool) -> None:
+        """Subscribe; ``has_all``: without a gap, the replay is all that the reader lacks."""
+        gap = replay.gap
+        recovered = has_all and gap is None
+        fitting = replay.newest_within(parts.replay_bytes)
         if recovered and len(fitting) < len(replay.publications):
             recovered, gap = False, Gap.TOO_LARGE
         if self.position is not None:
-            parts.resumer.answered(self.topic, gap, reader.reader_count)
+            parts.resumes.count_answer(self.topic, gap, reader.reader_count)
         position: str | None = parts.hub.position(parts.now())
         if recovered and fitting:
             # The reader doesn't have the replay yet, and must not lose it if it is cut off now.

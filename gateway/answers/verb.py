@@ -16,10 +16,10 @@ from gateway.answers.access import AuthState
 from gateway.answers.gate import Gate
 from gateway.answers.upstream import Upstream
 from gateway.memory.hub import Hub
-from gateway.past.mailroom import Mailroom
-from gateway.past.past import Past
-from gateway.past.recalled import Recalled
-from gateway.past.resume import Resumer
+from gateway.past.mailbox import Mailboxes
+from gateway.past.replay import Replay
+from gateway.past.resume import Resumes
+from gateway.past.rewind import Rewinds
 from gateway.process import measures
 from gateway.wire.fields import Fields
 from gateway.wire.protocol import Ref, Refusal, Subscribed, error_push
@@ -72,7 +72,7 @@ class Port(Protocol):
     def push(self, push: bytes) -> None:
         """Answer a verb with ``push``."""
 
-    def subscribe(self, reply: Subscribed, replay: Recalled) -> None:
+    def subscribe(self, reply: Subscribed, replay: Replay) -> None:
         """Answer with ``reply``, send the newest of ``replay`` that fit, and deliver the topic's
         messages from now on, with nothing in between.
         """
@@ -95,13 +95,31 @@ class Parts:
     table: TopicTable
     replay_bytes: int
     hub: Hub
-    past: Past
-    resumer: Resumer
-    mailroom: Mailroom
+    rewinds: Rewinds
+    resumes: Resumes
+    mailboxes: Mailboxes
     upstream: Upstream
     gate: Gate
     can_serve: Callable[[], bool]
     now: Callable[[], float] = time.time
+
+
+def answer_with(
+    reader: Port,
+    found: Found | None,
+    read: Callable[[], Awaitable[Found]],
+    send: Callable[[Found], None],
+) -> Pending | None:
+    """Call ``send`` with ``found``; if that is None, with the result of ``read`` once there is room
+    for it."""
+
+    async def later() -> None:
+        send(await reader.read_when_room(read))
+
+    if found is None:
+        return later()
+    send(found)
+    return None
 
 
 def refuse(reader: Port, refusal: Refusal, verb: Verb | None = None) -> None:

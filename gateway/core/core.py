@@ -21,9 +21,9 @@ from gateway.feed.follower import Follower
 from gateway.logs.logs import Logs
 from gateway.memory.hub import Hub
 from gateway.past.archive import Archive
-from gateway.past.mailroom import Mailroom
-from gateway.past.past import Past
-from gateway.past.resume import Resumer
+from gateway.past.mailbox import Mailboxes
+from gateway.past.resume import Resumes
+from gateway.past.rewind import Rewinds
 from gateway.process import measures
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import Tasks
@@ -96,16 +96,22 @@ class Core:
 
         can_serve = self.follower.begun.is_set
         archive = Archive(store, settings)
-        self.resumer = Resumer(
-            hub=hub, archive=archive, settings=settings, spawn=spawn, clock=self.clock
+        rewinds = Rewinds(hub=hub, archive=archive, settings=settings, spawn=spawn)
+        self.resumes = Resumes(
+            hub=hub,
+            archive=archive,
+            rewinds=rewinds,
+            settings=settings,
+            spawn=spawn,
+            clock=self.clock,
         )
         self.desk = Desk(
             table=table,
             replay_bytes=settings.replay_bytes,
             hub=hub,
-            past=Past(hub=hub, archive=archive, settings=settings, spawn=spawn),
-            resumer=self.resumer,
-            mailroom=Mailroom(
+            rewinds=rewinds,
+            resumes=self.resumes,
+            mailboxes=Mailboxes(
                 hub=hub,
                 store=store,
                 archive=archive,

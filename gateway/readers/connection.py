@@ -29,7 +29,7 @@ from gateway.answers.verb import Found, Pending, refuse
 from gateway.answers.verbs import Intent, VerbParser
 from gateway.memory.hub import Hub
 from gateway.memory.kept_topics import Subscription
-from gateway.past.recalled import Recalled
+from gateway.past.replay import Replay
 from gateway.process import measures
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import Spawn
@@ -199,13 +199,13 @@ class Connection(abc.ABC):
         """Return why the reader can't subscribe to one more topic, or to this one; else None."""
         return subscription_refusal(topic, self.subscriptions, self.settings.reader)
 
-    def subscribe(self, reply: Subscribed, replay: Recalled) -> None:
+    def subscribe(self, reply: Subscribed, replay: Replay) -> None:
         """Enter the audience, answer with ``reply``, and send the ``replay`` that fits."""
         if self.is_open:
             topic = reply.topic
             self.subscriptions[topic] = self.readers.hub.topics.subscribe(topic, self)
             self.push(reply.push())
-            self._replay(replay.that_fit(self.settings.replay_bytes))
+            self._replay(replay.newest_within(self.settings.replay_bytes))
 
     def unsubscribe(self, topic: str, push: bytes) -> None:
         """Leave the topic's audience, if subscribed to it, and answer with ``push``."""

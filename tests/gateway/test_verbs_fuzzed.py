@@ -26,6 +26,7 @@ from gateway.wire.frames import encode_push
 from gateway.wire.position import decode as decode_position
 from gateway.wire.protocol import ReaderLimits, Refusal, Subscribed, error_push
 from gateway.wire.rfc6455 import FrameParser
+from newsfabric.closing import ErrorCode
 from newsfabric.topics import TopicPolicy, TopicTable
 
 EXAMPLES: Final = int(os.environ.get("NEWSFABRIC_EXAMPLES", "60"))
@@ -52,6 +53,7 @@ known = {
     "position": values,
     "limit": st.integers(-2, 102) | values,
     "before": st.uuids().map(str) | values,
+    "token": values,
 }
 verbs = st.fixed_dictionaries({}, optional=known)
 
@@ -73,11 +75,19 @@ def test_a_verb_with_wrong_bytes_becomes_one_too(verb: dict[str, Any], seed: int
     check(VERBS.parse(bytes(data)))
 
 
+@fuzzed
+@given(data=st.binary(max_size=200) | st.text(max_size=200))
+def test_any_text_becomes_one_too(data: bytes | str) -> None:
+    check(VERBS.parse(data))
+
+
 def check(intent: Intent) -> None:
     """Check that ``intent`` keeps its limits, and that its answer is JSON with the same ``ref``."""
     match intent:
         case Refusal():
             push = error_push(intent)
+            assert intent.code in set(ErrorCode)
+            assert len(push) < 1_000
         case SetMark():
             assert (intent.topic, intent.id[14:]) == ("user.7", "7000-8000-000000000000")
             push = encode_push("marked", ref=intent.ref)

@@ -166,8 +166,8 @@ async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         core.follower.begin(LeftLogs((), 0))
         desk = Desk(core, plane, serving, store, fake, visit)
         monkeypatch.setattr(core.desk, "now", lambda: desk.now)
-        monkeypatch.setattr(core.desk.past, "now", lambda: desk.now)
-        monkeypatch.setattr(core.resumer, "now", lambda: desk.now)
+        monkeypatch.setattr(core.desk.rewinds, "now", lambda: desk.now)
+        monkeypatch.setattr(core.resumes, "now", lambda: desk.now)
         parse = VerbParser.parse
 
         def counted(verbs: VerbParser, text: bytes) -> Intent:

@@ -7,11 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 from envelopes import envelope
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gateway.answers.history import History
 from gateway.answers.login import LogIn
@@ -23,7 +20,7 @@ from gateway.answers.verb import Verb
 from gateway.answers.verbs import BY_ACTION, Intent, VerbParser
 from gateway.answers.verbs import TABLE as VERB_TABLE
 from gateway.wire.position import UNKNOWN, Listed, Position, decode, encode
-from gateway.wire.protocol import ReaderLimits, Refusal, Rewind, error_push
+from gateway.wire.protocol import ReaderLimits, Refusal, Rewind
 from newsfabric.closing import ErrorCode
 from newsfabric.topics import TopicPolicy, TopicTable
 
@@ -177,33 +174,6 @@ def test_a_ref_that_is_no_short_scalar_isnt_echoed(ref: Any) -> None:
     intent = read(action="ping", ref=ref)
     assert isinstance(intent, Refusal)
     assert (intent.code, intent.ref) == (107, None)
-
-
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
-VALUES = st.recursive(
-    SCALARS | st.sampled_from(["news.a", "user.1", "5m", envelope(1).id]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=6,
-)
-FIELDS = st.sampled_from(
-    ["action", "topic", "ref", "rewind", "position", "limit", "before", "token", "id"]
-)
-ACTIONS = st.sampled_from(sorted(BY_ACTION))
-
-
-@given(st.dictionaries(FIELDS, VALUES), ACTIONS | VALUES)
-def test_any_object_becomes_an_intent(fields: dict[str, Any], action: Any) -> None:
-    intent = VERBS.parse(json.dumps({**fields, "action": action}))
-    assert isinstance(intent, Verb | Refusal)
-    if isinstance(intent, Refusal):
-        push = orjson.loads(error_push(intent))
-        assert push["code"] in set(ErrorCode)
-        assert len(error_push(intent)) < 1000
-
-
-@given(st.binary(max_size=200) | st.text(max_size=200))
-def test_any_bytes_become_an_intent(data: bytes | str) -> None:
-    assert isinstance(VERBS.parse(data), Verb | Refusal)
 
 
 def test_the_readers_page_has_each_verb_and_no_other() -> None:
