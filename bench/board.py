@@ -21,6 +21,7 @@ from newsfabric.amqp.message import Message
 from newsfabric.messages.control import LoadReport, decode_load, encode_load
 from newsfabric.messages.reports import Report, ShovelSeen, decode_report, encode_report
 from newsfabric.process.figures import Figures
+from newsfabric.topics import CLASSES
 from newsfabric.topology.roles import user_name
 from wholesale.frontdesk.board.picture import Picture, Place
 from wholesale.frontdesk.presence.presence import login_of
@@ -101,7 +102,7 @@ def _busy_figures() -> dict[str, float]:
         measures.DELIVERIES.labels(transport).inc(12_345)
     for reason in ("reader", "slow_reader", "drain", "rebalance", "invalid_token"):
         measures.CLOSES.labels(reason).inc(7)
-    for topic_class in ("gold", "silver", "bronze"):
+    for topic_class in CLASSES:
         measures.PUBLICATIONS.labels(topic_class).inc(17)
         for way in ("feed", "store"):
             measures.DELAY.labels(topic_class, REGION, way).observe(0.0123, 1000)

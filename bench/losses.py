@@ -29,7 +29,7 @@ from typing import Final
 
 from bench.rows import Row
 from bench.world import running_world
-from localfabric.chaos.delivery_record import Class, DeliveryRecord, Message
+from localfabric.chaos.delivery_record import DeliveryRecord, Message
 from localfabric.chaos.publishing import Publishing
 from localfabric.chaos.reader_process import Readers
 from localfabric.chaos.reading import Plan
@@ -43,9 +43,10 @@ from localfabric.world.state import read_running
 from newsfabric.brokers.management import Management
 from newsfabric.errors import SetupError
 from newsfabric.settings import Credentials
+from newsfabric.topics import TopicClass
 from operations.cli.trace import describe
 
-TOPICS: Final[dict[str, Class]] = {f"live.bench-{n}": "gold" for n in range(6)}
+TOPICS: Final[dict[str, TopicClass]] = {f"live.bench-{n}": "gold" for n in range(6)}
 RATE: Final = 20.0
 READERS: Final = 20
 LIMIT: Final = 3.0

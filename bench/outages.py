@@ -28,15 +28,15 @@ from rich.table import Table
 
 from bench.rows import Row
 from bench.world import running_world
-from localfabric.chaos.delivery_record import Class
 from localfabric.world.faults import Faults, Signal
 from localfabric.world.layout import RegionLayout, WorldLayout
 from localfabric.world.parts import find_parts
 from localfabric.world.state import read_running
 from newsfabric.errors import PublishError, Rejected
 from newsfabric.publish import AsyncPublisher
+from newsfabric.topics import TopicClass
 
-TOPICS: Final[dict[str, Class]] = {
+TOPICS: Final[dict[str, TopicClass]] = {
     "live.bench-outages": "gold",
     "news.bench-outages": "silver",
     "markets.bench-outages": "bronze",
@@ -60,7 +60,7 @@ class Sent:
     """A message: its send time, its class, and the wait for its receipt (None: none yet)."""
 
     at: float
-    klass: Class
+    klass: TopicClass
     waited: float | None = None
 
 
@@ -69,7 +69,7 @@ class Figures:
     """The messages of one class during one outage, with the seconds they waited for receipts."""
 
     outage: str
-    klass: Class
+    klass: TopicClass
     messages: int
     receipts: int
     p50: float

@@ -25,6 +25,28 @@ TopicClass = Literal["gold", "silver", "bronze"]
 Access = Literal["public", "registered", "owner", "granted"]
 SlowPolicy = Literal["disconnect", "conflate", "drop_oldest"]
 
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClassRules:
+    """The meaning of a topic's class, apart from its place in :data:`CLASSES`.
+
+    ``is_copied``: its messages are carried to the routers of every region, and of their own region
+    on two ways, the second one through a queue for such messages alone. Other messages have one way
+    to one region. ``may_be_dropped``: a router with too much to do drops them before it stores
+    them. No class waits in a router for longer than :attr:`.Times.hold_ms`.
+    """
+
+    is_copied: bool
+    may_be_dropped: bool
+
+
+#: The classes, in the order in which a router stores the messages that wait.
+CLASSES: Final[Mapping[TopicClass, ClassRules]] = {
+    "gold": ClassRules(is_copied=True, may_be_dropped=False),
+    "silver": ClassRules(is_copied=False, may_be_dropped=False),
+    "bronze": ClassRules(is_copied=False, may_be_dropped=True),
+}
+
 # AMQP 0-9-1 section 4.2.5.3: a routing key is a short string of at most 255 octets.
 MAX_TOPIC_BYTES: Final = 255
 # First word of all topics of the fabric's own messages; no publisher may use it.
@@ -156,10 +178,14 @@ class TopicTable:
         )
         self._rights = {p.app_id: [_words(t) for t in p.topics] for p in self.publishers}
         self._split = [(_words(policy.pattern), policy) for policy in self.policies]
-        self._gold = [_words(pattern) for pattern in self.patterns("gold")]
+        #: The patterns of copied classes, in order: binding keys of their ways.
+        self.copied_patterns = tuple(
+            p.pattern for p in self.policies if CLASSES[p.topic_class].is_copied
+        )
+        self._copied = [_words(pattern) for pattern in self.copied_patterns]
         self.find = functools.lru_cache(maxsize=_MATCH_CACHE)(self._find)
         self.may_publish = functools.lru_cache(maxsize=_MATCH_CACHE)(self._may_publish)
-        self.travels_as_gold = functools.lru_cache(maxsize=_MATCH_CACHE)(self._travels_as_gold)
+        self.is_copied = functools.lru_cache(maxsize=_MATCH_CACHE)(self._is_copied)
 
     def _may_publish(self, app_id: str | None, topic: str) -> bool:
         """Return whether publisher ``app_id`` may publish to ``topic``.
@@ -183,11 +209,11 @@ class TopicTable:
             return None
         return next((p for pattern, p in self._split if _matches_words(pattern, words)), None)
 
-    def _travels_as_gold(self, topic: str) -> bool:
-        """Return whether a pattern of class gold matches ``topic``: brokers' bindings are these
+    def _is_copied(self, topic: str) -> bool:
+        """Return whether a pattern of a copied class matches ``topic``: brokers' bindings are these
         patterns, and ignore that an earlier entry may have made the topic silver."""
         words = _words(topic)
-        return any(_matches_words(pattern, words) for pattern in self._gold)
+        return any(_matches_words(pattern, words) for pattern in self._copied)
 
     def known(self, topic: str) -> TopicPolicy:
         """Return the policy of a topic that was found before: the table doesn't change."""
@@ -198,10 +224,6 @@ class TopicTable:
     def of_any(self, topic: str) -> TopicPolicy | None:
         """Return the policy as :meth:`find`, also of the fabric's own topic that is stored."""
         return self._own if topic == REVOKED else self.find(topic)
-
-    def patterns(self, topic_class: TopicClass) -> tuple[str, ...]:
-        """Return the patterns of one class, in order: binding keys of that class's shovels."""
-        return tuple(p.pattern for p in self.policies if p.topic_class == topic_class)
 
 
 def load_topics(path: Path) -> TopicTable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import example, given
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 
 from newsfabric.errors import ConfigError
 from newsfabric.topics import (
+    CLASSES,
     PublisherRights,
+    TopicClass,
     TopicPolicy,
     TopicTable,
     is_topic,
@@ -164,8 +167,7 @@ def test_patterns_of_a_class_are_in_order():
             TopicPolicy(pattern="news.breaking", topic_class="gold"),
         ]
     )
-    assert table.patterns("gold") == ("user.*", "news.breaking")
-    assert table.patterns("bronze") == ()
+    assert table.copied_patterns == ("user.*", "news.breaking")
 
 
 def test_by_the_ways_of_gold_comes_whatever_one_of_its_patterns_matches():
@@ -176,9 +178,9 @@ def test_by_the_ways_of_gold_comes_whatever_one_of_its_patterns_matches():
             TopicPolicy(pattern="#", topic_class="bronze"),
         ]
     )
-    assert table.travels_as_gold("news.world")
-    assert table.travels_as_gold("news.weather")
-    assert not table.travels_as_gold("sport.x")
+    assert table.is_copied("news.world")
+    assert table.is_copied("news.weather")
+    assert not table.is_copied("sport.x")
 
 
 # topics.toml
@@ -388,3 +390,15 @@ def test_a_publisher_is_listed_once():
 def test_one_bracket_isnt_enough():
     with pytest.raises(ConfigError, match="two brackets"):
         parse_topics({"topic": [{"pattern": "#"}], "publisher": CMS})
+
+
+def test_each_class_means_what_the_promises_say() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    lines = [line.strip("|").split("|") for line in page.splitlines() if line.startswith("| ")]
+    cells = {first.strip(): [cell.strip() for cell in rest] for first, *rest in lines}
+    assert cells[""] == [*CLASSES]
+    assert get_args(TopicClass) == (*CLASSES,)
+    ways, overload = cells["its queues at the entrance"], cells["under overload"]
+    assert [one.startswith("two ") for one in ways] == [one.is_copied for one in CLASSES.values()]
+    dropped = [one.may_be_dropped for one in CLASSES.values()]
+    assert [one.startswith("dropped") for one in overload] == dropped

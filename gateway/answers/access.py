@@ -15,7 +15,7 @@ from typing import Final
 
 import orjson
 
-from gateway.wire.protocol import History, Refusal, SetMark, Subscribe
+from gateway.wire.protocol import Refusal
 from newsfabric.closing import ErrorCode
 from newsfabric.tokens import Login
 from newsfabric.topics import TopicPolicy, matches, owner_of
@@ -78,14 +78,12 @@ def may_read(topic: str, policy: TopicPolicy, login: Login | None) -> bool:
     return policy.access == "registered" or any(matches(one, topic) for one in login.topics)
 
 
-def refusal(
-    verb: Subscribe | History | SetMark, policy: TopicPolicy, login: Login | None
-) -> Refusal | None:
-    """Return the refusal of ``verb`` to a reader with ``login``; None if the verb is allowed."""
-    if may_read(verb.topic, policy, login):
+def refusal(topic: str, policy: TopicPolicy, login: Login | None) -> Refusal | None:
+    """Return the refusal to a reader with ``login``; None if the reader may read ``topic``."""
+    if may_read(topic, policy, login):
         return None
     if login is None:
         code, reason = ErrorCode.UNAUTHORIZED, "log in to read this topic"
     else:
         code, reason = ErrorCode.PERMISSION_DENIED, "this topic isn't yours to read"
-    return Refusal(code=code, reason=reason, topic=verb.topic, ref=verb.ref)
+    return Refusal(code=code, reason=reason, topic=topic)

@@ -24,7 +24,7 @@ from gateway.answers.access import AuthState
 from gateway.process import measures
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import Spawn
-from gateway.wire.protocol import LogIn, Refusal
+from gateway.wire.protocol import Refusal
 from newsfabric.backoff import Backoff
 from newsfabric.closing import ErrorCode
 from newsfabric.errors import BadToken, StoreError
@@ -96,7 +96,7 @@ class Revocations:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Verdict:
+class LoginResult:
     """The reader's new login state. ``refusal`` is None if the login was accepted.
 
     ``hang_up``: the reader sent too many bad tokens.
@@ -186,52 +186,51 @@ class Gate:
             return None
         return None if self.revocations.revokes(login) else login.user
 
-    def decide(self, auth: AuthState, verb: LogIn) -> Verdict | None:
-        """Return the verdict on ``verb`` of a reader with ``auth``; None: :meth:`decide_later`."""
-        if (refusal := self._not_now(auth, verb)) is not None:
-            return Verdict(auth, refusal)
+    def decide(self, auth: AuthState, token: str, *, refresh: bool = False) -> LoginResult | None:
+        """Return the result for ``token`` of a reader with ``auth``; None: :meth:`decide_later`."""
+        if (refusal := self._not_now(auth, refresh=refresh)) is not None:
+            return LoginResult(auth, refusal)
         try:
-            return self._log_in(auth, verb)
+            return self._log_in(auth, token)
         except BadToken as bad:
-            return None if bad.reason == "unknown_key" else self._refused(auth, verb, bad)
+            return None if bad.reason == "unknown_key" else self._refused(auth, bad)
 
-    async def decide_later(self, auth: AuthState, verb: LogIn) -> Verdict:
-        """Return the verdict after reading the keys again, if they may be read again now."""
+    async def decide_later(self, auth: AuthState, token: str) -> LoginResult:
+        """Return the result after reading the keys again, if they may be read again now."""
         assert self._keys is not None
         await self._keys.look_again()
         try:
-            return self._log_in(auth, verb)
+            return self._log_in(auth, token)
         except BadToken as bad:
-            return self._refused(auth, verb, bad)
+            return self._refused(auth, bad)
 
-    async def decide_at_last(self, auth: AuthState, verb: LogIn) -> Verdict:
-        """Return the verdict, reading the keys again if necessary."""
-        return self.decide(auth, verb) or await self.decide_later(auth, verb)
+    async def decide_now_or_later(self, auth: AuthState, token: str) -> LoginResult:
+        """Return the result, reading the keys again if necessary."""
+        return self.decide(auth, token) or await self.decide_later(auth, token)
 
-    def _not_now(self, auth: AuthState, verb: LogIn) -> Refusal | None:
+    def _not_now(self, auth: AuthState, *, refresh: bool) -> Refusal | None:
         if self._keys is None:
-            reason = "logins aren't set up here"
-            return Refusal(code=ErrorCode.UNAUTHORIZED, reason=reason, ref=verb.ref)
+            return Refusal(code=ErrorCode.UNAUTHORIZED, reason="logins aren't set up here")
         if not self._loaded.is_set():
             reason = "nobody can log in yet"
-            return Refusal(code=ErrorCode.INTERNAL, reason=reason, temporary=True, ref=verb.ref)
-        if verb.refresh and auth.login is None:
-            return Refusal(code=ErrorCode.UNAUTHORIZED, reason="log in first", ref=verb.ref)
+            return Refusal(code=ErrorCode.INTERNAL, reason=reason, temporary=True)
+        if refresh and auth.login is None:
+            return Refusal(code=ErrorCode.UNAUTHORIZED, reason="log in first")
         return None
 
-    def _log_in(self, auth: AuthState, verb: LogIn) -> Verdict:
+    def _log_in(self, auth: AuthState, token: str) -> LoginResult:
         assert self._keys is not None
-        login = verify(verb.token, self._keys.current, self._rules, time.time())
+        login = verify(token, self._keys.current, self._rules, time.time())
         if self.revocations.revokes(login):
             raise BadToken("revoked", "the token was revoked")
         if auth.login is not None and auth.login.user != login.user:
             measures.TOKENS.labels("other_user").inc()
             reason = "logged in as somebody else already"
-            return Verdict(auth, Refusal(code=ErrorCode.UNAUTHORIZED, reason=reason, ref=verb.ref))
+            return LoginResult(auth, Refusal(code=ErrorCode.UNAUTHORIZED, reason=reason))
         _GOOD.inc()
-        return Verdict(AuthState(login, auth.bad_tokens))
+        return LoginResult(AuthState(login, auth.bad_tokens))
 
-    def _refused(self, auth: AuthState, verb: LogIn, bad: BadToken) -> Verdict:
+    def _refused(self, auth: AuthState, bad: BadToken) -> LoginResult:
         measures.TOKENS.labels(bad.reason).inc()
         self._bad += 1
         # One line each time that the count has doubled, and never with the token.
@@ -240,8 +239,8 @@ class Gate:
         now = AuthState(auth.login, auth.bad_tokens + 1)
         expired = bad.reason == "expired"
         code = ErrorCode.TOKEN_EXPIRED if expired else ErrorCode.UNAUTHORIZED
-        refusal = Refusal(code=code, reason=str(bad), ref=verb.ref)
-        return Verdict(now, refusal, hang_up=now.bad_tokens >= self.settings.reader.bad_tokens)
+        hang_up = now.bad_tokens >= self.settings.reader.bad_tokens
+        return LoginResult(now, Refusal(code=code, reason=str(bad)), hang_up)
 
     async def _load(self) -> None:
         """Read all revocations, and retry as long as the store can't be read."""

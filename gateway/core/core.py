@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from gateway.answers.desk import Desk
 from gateway.answers.gate import Gate
 from gateway.answers.upstream import Upstream
+from gateway.answers.verbs import VerbParser
 from gateway.feed.broadcast import Broadcast
 from gateway.feed.engine import Engine
 from gateway.feed.fanout import Fanout
@@ -20,15 +21,14 @@ from gateway.feed.follower import Follower
 from gateway.logs.logs import Logs
 from gateway.memory.hub import Hub
 from gateway.past.archive import Archive
-from gateway.past.mailroom import Mailroom
-from gateway.past.past import Past
-from gateway.past.resume import Resumer
+from gateway.past.mailbox import Mailboxes
+from gateway.past.resume import Resumes
+from gateway.past.rewind import Rewinds
 from gateway.process import measures
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import Tasks
 from gateway.readers.admission import Admission, Origins
 from gateway.readers.connection import Readers
-from gateway.wire.protocol import Verbs
 from newsfabric.closing import REBALANCE
 from newsfabric.http.pace import Pace
 from newsfabric.process.service import Readiness
@@ -96,16 +96,22 @@ class Core:
 
         can_serve = self.follower.begun.is_set
         archive = Archive(store, settings)
-        self.resumer = Resumer(
-            hub=hub, archive=archive, settings=settings, spawn=spawn, clock=self.clock
+        rewinds = Rewinds(hub=hub, archive=archive, settings=settings, spawn=spawn)
+        self.resumes = Resumes(
+            hub=hub,
+            archive=archive,
+            rewinds=rewinds,
+            settings=settings,
+            spawn=spawn,
+            clock=self.clock,
         )
         self.desk = Desk(
             table=table,
             replay_bytes=settings.replay_bytes,
             hub=hub,
-            past=Past(hub=hub, archive=archive, settings=settings, spawn=spawn),
-            resumer=self.resumer,
-            mailroom=Mailroom(
+            rewinds=rewinds,
+            resumes=self.resumes,
+            mailboxes=Mailboxes(
                 hub=hub,
                 store=store,
                 archive=archive,
@@ -120,7 +126,7 @@ class Core:
         )
         self.readers = Readers(
             settings=settings,
-            verbs=Verbs(table, settings.reader),
+            verbs=VerbParser(table, settings.reader),
             hub=hub,
             desk=self.desk,
             clock=self.clock,

@@ -12,18 +12,18 @@ import dataclasses
 import itertools
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Reversible, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from gateway.memory.forgotten import Forgotten
-from gateway.memory.windows import Window
+from gateway.memory.store_reads import StoreRead
 from gateway.wire.position import copy_of
 from gateway.wire.publication import Publication
 from newsfabric.messages.envelope import Envelope
 from newsfabric.topics import TopicPolicy
 
 # Shared by all topics without messages, and never changed: a gateway has thousands of them.
-_NONE: Final[OrderedDict[Any, Publication]] = OrderedDict()
+_EMPTY: Final[OrderedDict[Any, Publication]] = OrderedDict()
 _versions = itertools.count()
 Publications = Sequence[Publication]
 
@@ -38,44 +38,6 @@ class Selection:
     covered: bool
     missing: tuple[str, ...] = ()
     cut: bool = False
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Recent:
-    """A topic's recent messages in order of arrival, without those that have expired at ``now``. If
-    ``complete``, no other message exists; else the trimmed ones were routed at ``trimmed_ms`` or
-    earlier."""
-
-    messages: Reversible[Publication]
-    complete: bool
-    trimmed_ms: int
-    now: float
-
-    def __iter__(self) -> Iterator[Publication]:
-        return _alive(self.messages, self.now)
-
-    def last(self, count: int, *, before: str | None = None) -> Selection:
-        """Return the newest ``count`` messages, or the newest before the one with id ``before``."""
-        newest_first = reversed(self.messages)
-        if before is not None and before not in (p.envelope.id for p in newest_first):
-            return Selection([], covered=False)
-        # The ``in`` has consumed the iterator up to ``before``: older messages are left.
-        found = list(itertools.islice(_alive(newest_first, self.now), count))
-        return Selection(found[::-1], self.complete or len(found) >= count)
-
-    def since(self, since_ms: int) -> Selection:
-        """Return all messages that were routed at ``since_ms`` or later."""
-        found = [p for p in self if p.routed_ms >= since_ms]
-        oldest = next(iter(self.messages), None)
-        # Messages don't arrive in the order in which they were routed, so a trimmed one may be
-        # younger than the oldest of these.
-        reaches = oldest is not None and max(oldest.routed_ms, self.trimmed_ms) < since_ms
-        return Selection(found, self.complete or reaches)
-
-    def lately(self, arrived: int, since_ms: int) -> list[Publication]:
-        """Return the messages that arrived after the first ``arrived``, or were routed at
-        ``since_ms`` or later; without the :attr:`~TopicMemory.lost` ones."""
-        return [p for p in self if p.arrival > arrived or p.routed_ms >= since_ms]
 
 
 @dataclasses.dataclass(slots=True, eq=False, repr=False)
@@ -101,14 +63,14 @@ class TopicMemory:
     lost: int = 0
     trimmed_ms: int = 0
     version: int = dataclasses.field(default_factory=_versions.__next__)
-    _windows: weakref.WeakSet[Window] | None = None
-    # The value of ``arrived`` when the last window was begun.
+    _store_reads: weakref.WeakSet[StoreRead] | None = None
+    # The value of ``arrived`` when the last read was begun.
     _read_at: int = 0
     # For each holder, how many messages beyond policy.keep may be remembered.
-    _held: tuple[int, ...] = ()
-    _recent: OrderedDict[int, Publication] = dataclasses.field(default_factory=lambda: _NONE)
+    _kept_more: tuple[int, ...] = ()
+    _recent: OrderedDict[int, Publication] = dataclasses.field(default_factory=lambda: _EMPTY)
     # By key; the key that was renewed last is at the end.
-    _latest: OrderedDict[str, Publication] = dataclasses.field(default_factory=lambda: _NONE)
+    _latest: OrderedDict[str, Publication] = dataclasses.field(default_factory=lambda: _EMPTY)
 
     def find(self, identity: int) -> Publication | None:
         """Return the recent message with this identity, or None."""
@@ -126,13 +88,13 @@ class TopicMemory:
         self.arrived += 1
         self.version = next(_versions)
         publication.arrival = self.arrived
-        if self._recent is _NONE:
+        if self._recent is _EMPTY:
             self._recent = OrderedDict()
         self._recent[publication.envelope.identity] = publication
         self.weight += publication.weight
-        while len(self._recent) > self.policy.keep + max(self._held, default=0):
+        while len(self._recent) > self.policy.keep + max(self._kept_more, default=0):
             self.trim()
-        self._renew(publication)
+        self._update_latest(publication)
 
     def trim(self) -> bool:
         """Forget the oldest recent message; False if there is none."""
@@ -149,29 +111,29 @@ class TopicMemory:
         return True
 
     @property
-    def windows(self) -> Iterable[Window]:
+    def store_reads(self) -> Iterable[StoreRead]:
         """Reads of the topic, finished or under way, that are still kept somewhere."""
-        return self._windows or ()
+        return self._store_reads or ()
 
-    def begin_read(self, region: str, asked_ms: int) -> Window:
+    def begin_read(self, region: str, asked_ms: int) -> StoreRead:
         """Note a read of the topic in ``region`` that begins now, from ``asked_ms`` on."""
-        if self._windows is None:
-            self._windows = weakref.WeakSet()
+        if self._store_reads is None:
+            self._store_reads = weakref.WeakSet()
         self._read_at = self.arrived
-        window = Window(region, asked_ms, self.arrived)
-        self._windows.add(window)
-        return window
+        store_read = StoreRead(region, asked_ms, self.arrived)
+        self._store_reads.add(store_read)
+        return store_read
 
     @contextlib.contextmanager
-    def held(self, most: int) -> Iterator[None]:
+    def keep_more(self, most: int) -> Iterator[None]:
         """Keep up to ``most`` messages beyond the policy's limit while the context lasts: a read of
         the store needs the messages that arrive meanwhile. The next arrival after it trims them."""
-        self._held += (most,)
+        self._kept_more += (most,)
         try:
             yield
         finally:
-            at = self._held.index(most)
-            self._held = self._held[:at] + self._held[at + 1 :]
+            at = self._kept_more.index(most)
+            self._kept_more = self._kept_more[:at] + self._kept_more[at + 1 :]
 
     def put_before(self, older: Publications, latest: Publications, *, complete: bool) -> None:
         """Put new messages, oldest first, in front of the remembered ones; and learn versions of
@@ -186,7 +148,7 @@ class TopicMemory:
         self.version = next(_versions)
         self.complete = complete and len(kept) == len(older)
         for publication in (*older, *latest):
-            self._renew(publication)
+            self._update_latest(publication)
 
     def note_copy(self, envelope: Envelope) -> bool:
         """Note another copy of a message; return whether the remembered copy has another body.
@@ -201,24 +163,47 @@ class TopicMemory:
             self.forgotten.add(copy.log, copy.seq)
         if arrival <= self._read_at:
             # If memory forgets the message, reads that began earlier lack this copy.
-            for window in self.windows:
-                window.note_copy(envelope.identity, copy, arrival)
+            for store_read in self.store_reads:
+                store_read.note_copy(envelope.identity, copy, arrival)
         self.version = next(_versions)
         return publication is not None and publication.envelope.body != envelope.body
 
-    def recent(self, now: float) -> Recent:
-        """Return the recent messages at ``now``, to be used at once."""
-        return Recent(self._recent.values(), self.complete, self.trimmed_ms, now)
+    def messages(self, now: float) -> Iterator[Publication]:
+        """Yield the recent messages in order of arrival, without those that have expired."""
+        return _unexpired(self._recent.values(), now)
+
+    def newest(self, count: int, now: float, *, before: str | None = None) -> Selection:
+        """Return the newest ``count`` messages, or the newest before the one with id ``before``."""
+        newest_first = reversed(self._recent.values())
+        if before is not None and before not in (p.envelope.id for p in newest_first):
+            return Selection([], covered=False)
+        # The ``in`` has consumed the iterator up to ``before``: older messages are left.
+        found = list(itertools.islice(_unexpired(newest_first, now), count))
+        return Selection(found[::-1], self.complete or len(found) >= count)
+
+    def routed_since(self, since_ms: int, now: float) -> Selection:
+        """Return all messages that were routed at ``since_ms`` or later."""
+        found = [p for p in self.messages(now) if p.routed_ms >= since_ms]
+        oldest = next(iter(self._recent.values()), None)
+        # Messages don't arrive in the order in which they were routed, so a trimmed one may be
+        # younger than the oldest of these.
+        reaches = oldest is not None and max(oldest.routed_ms, self.trimmed_ms) < since_ms
+        return Selection(found, self.complete or reaches)
+
+    def arrived_or_routed_since(self, arrived: int, since_ms: int, now: float) -> list[Publication]:
+        """Return the messages that arrived after the first ``arrived``, or were routed at
+        ``since_ms`` or later; without the :attr:`lost` ones."""
+        return [p for p in self.messages(now) if p.arrival > arrived or p.routed_ms >= since_ms]
 
     def with_latest(self, selected: Iterable[Publication], now: float) -> list[Publication]:
         """Return ``selected`` and the newest of each key, each message once, oldest first."""
-        latest = _alive(self._latest.values(), now)
+        latest = _unexpired(self._latest.values(), now)
         wanted = {p.envelope.identity: p for p in (*latest, *selected)}
         older = [p for identity, p in wanted.items() if identity not in self._recent]
         recent = [p for identity, p in self._recent.items() if identity in wanted]
         return sorted(older, key=lambda p: p.envelope.id) + recent
 
-    def _renew(self, publication: Publication) -> None:
+    def _update_latest(self, publication: Publication) -> None:
         key = publication.envelope.key
         if key is None or not self.policy.latest:
             return
@@ -227,7 +212,7 @@ class TopicMemory:
             if not publication.supersedes(known):
                 return
             self.weight -= known.weight
-        elif self._latest is _NONE:
+        elif self._latest is _EMPTY:
             self._latest = OrderedDict()
         self._latest[key] = publication
         self._latest.move_to_end(key)
@@ -236,5 +221,5 @@ class TopicMemory:
             self.weight -= self._latest.popitem(last=False)[1].weight
 
 
-def _alive(publications: Iterable[Publication], now: float) -> Iterator[Publication]:
+def _unexpired(publications: Iterable[Publication], now: float) -> Iterator[Publication]:
     return (p for p in publications if not p.expired(now))

@@ -23,25 +23,15 @@ from typing import Final
 import orjson
 
 from gateway.answers.access import ANONYMOUS, AuthState, decode_auth
-from gateway.answers.desk import Found, Pending
+from gateway.answers.verb import Found, Pending
+from gateway.answers.verbs import BY_VERB, Intent, Shared
 from gateway.core.core import Core
 from gateway.native import commands
 from gateway.native.plane import Plane
 from gateway.native.wire import CONNECTION_BYTES, Connections
 from gateway.past.bounded import BoundedMap
-from gateway.past.recalled import Recalled
-from gateway.wire.protocol import (
-    History,
-    Intent,
-    LogIn,
-    Ping,
-    Refusal,
-    SetMark,
-    Subscribe,
-    Subscribed,
-    Unsubscribe,
-    subscribed_push,
-)
+from gateway.past.replay import Replay
+from gateway.wire.protocol import Refusal, Subscribed
 from gateway.wire.publication import Publication
 from newsfabric.closing import INTERNAL, CloseReason
 
@@ -56,31 +46,31 @@ MOST_BYTES: Final = 4 << 20
 
 
 @dataclasses.dataclass(slots=True)
-class Said:
+class CachedVerb:
     """The meaning of ``text``, and the last answer, if it is a subscribe that others may send too.
 
-    ``answer`` was sent last, with the content ``told``. It names the ``batch`` of its replay; 0 if
+    ``answer`` was sent last, with the content ``reply``. It names the ``batch`` of its replay; 0 if
     there is none. The replay is not kept alive here.
     """
 
     text: bytes
     intent: Intent
-    told: Subscribed | None = None
+    reply: Subscribed | None = None
     answer: bytes = b""
     batch: int = 0
-    replay: Callable[[], Recalled | None] | None = None
+    replay: Callable[[], Replay | None] | None = None
 
-    def replays(self, replay: Recalled) -> bool:
+    def replays(self, replay: Replay) -> bool:
         """Return whether the last answer was made with ``replay`` too."""
         return self.replay is not None and self.replay() is replay
 
-    def note(self, replay: Recalled, told: Subscribed, batch: int, answer: bytes) -> None:
+    def note(self, replay: Replay, reply: Subscribed, batch: int, answer: bytes) -> None:
         """Note the last answer; empty if it holds the messages themselves, and isn't kept."""
-        self.replay, self.told = weakref.ref(replay), told
+        self.replay, self.reply = weakref.ref(replay), reply
         self.batch, self.answer = batch, answer
 
 
-class Sayings(BoundedMap[bytes, Said]):
+class VerbCache(BoundedMap[bytes, CachedVerb]):
     """The meanings of recent texts; together about ``most_bytes`` at most.
 
     A reader can make up as many texts as it likes: the text sent longest ago is dropped first. A
@@ -91,22 +81,22 @@ class Sayings(BoundedMap[bytes, Said]):
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         super().__init__(most_bytes // _OVERHEAD, most_bytes)
 
-    def find(self, text: bytes) -> Said | None:
+    def find(self, text: bytes) -> CachedVerb | None:
         """Return the meaning of ``text``, if it is kept; the text counts as sent now."""
         found = self.get(text)
         if found is not None:
             self.touch(text)
         return found
 
-    def keep(self, said: Said) -> None:
+    def keep(self, cached: CachedVerb) -> None:
         """Keep the meaning of a text, unless the text is too long."""
-        if len(said.text) <= SHORT:
-            self.set(said.text, said, len(said.text) + len(said.answer) + _OVERHEAD)
+        if len(cached.text) <= SHORT:
+            self.set(cached.text, cached, len(cached.text) + len(cached.answer) + _OVERHEAD)
 
-    def weigh(self, said: Said) -> None:
+    def update_weight(self, cached: CachedVerb) -> None:
         """Note the new weight of a text whose answer has changed, if the text is kept."""
-        if self.get(said.text) is said:
-            self.keep(said)
+        if self.get(cached.text) is cached:
+            self.keep(cached)
 
 
 class NativeReaders:
@@ -119,20 +109,20 @@ class NativeReaders:
         self._desk = core.desk
         self._spawn = core.spawn
         self._verbs = core.readers.verbs
-        self._said = Sayings()
+        self._cache = VerbCache()
         # Numbers of batches: all that the data plane has, by replay, and the last one.
         self._kept: collections.deque[int] = collections.deque(maxlen=commands.MOST_BATCHES)
-        self._batch_of: weakref.WeakKeyDictionary[Recalled, int] = weakref.WeakKeyDictionary()
+        self._batch_of: weakref.WeakKeyDictionary[Replay, int] = weakref.WeakKeyDictionary()
         self._batches = 0
 
     def answer(self, connections: Connections, auth: bytes, text: bytes) -> None:
         """Answer ``text`` from readers with ``auth``."""
-        said = self._said.find(text) or self._learn(text)
-        # Each login is a try of its own, and each try counts.
-        step = CONNECTION_BYTES if isinstance(said.intent, LogIn) else len(connections)
+        cached = self._cache.find(text) or self._learn(text)
+        is_shared = _shared(cached.intent) != "nothing"
+        step = len(connections) if is_shared else CONNECTION_BYTES
         for at in range(0, len(connections), step):
-            reader = NativeReader(self, connections[at : at + step], auth, said)
-            self._decide(reader, said.intent)
+            reader = NativeReader(self, connections[at : at + step], auth, cached)
+            self._decide(reader, cached.intent)
 
     def _decide(self, reader: NativeReader, intent: Intent) -> None:
         try:
@@ -155,36 +145,32 @@ class NativeReaders:
 
     def attached(self) -> None:
         """Forget all batches: a new attachment has none of the previous one's."""
-        self._said.clear()
+        self._cache.clear()
         self._batch_of.clear()
         self._kept.clear()
 
-    def subscribed(
-        self, said: Said, verb: Subscribe, told: Subscribed, replay: Recalled, many: int
-    ) -> bytes:
-        """Return the answer to ``said``, a subscribe by ``many`` readers; for any connections."""
-        is_same = said.replays(replay) and said.told == told
-        if is_same and said.answer and (not said.batch or said.batch in self._kept):
-            return said.answer
-        messages = replay.that_fit(self._replay_bytes)
-        batch = self._batch(verb.topic, replay, messages, many) if messages else 0
+    def subscribed(self, cached: CachedVerb, reply: Subscribed, replay: Replay, many: int) -> bytes:
+        """Return the answer to ``cached``, a subscribe by ``many`` readers; for any connections."""
+        is_same = cached.replays(replay) and cached.reply == reply
+        if is_same and cached.answer and (not cached.batch or cached.batch in self._kept):
+            return cached.answer
+        messages = replay.newest_within(self._replay_bytes)
+        batch = self._batch(reply.topic, replay, messages, many) if messages else 0
         alone = [] if batch else messages
         answer = commands.subscription(
-            verb.topic,
-            self._table.known(verb.topic),
+            reply.topic,
+            self._table.known(reply.topic),
             batch=batch,
-            seen=not replay.is_ahead,
-            ref=b"" if verb.ref is None else orjson.dumps(verb.ref),
-            push=subscribed_push(verb, told),
+            seen=not replay.has_unpublished,
+            ref=b"" if reply.ref is None else orjson.dumps(reply.ref),
+            push=reply.push(),
             messages=alone,
         )
-        said.note(replay, told, batch, b"" if alone else answer)
-        self._said.weigh(said)
+        cached.note(replay, reply, batch, b"" if alone else answer)
+        self._cache.update_weight(cached)
         return answer
 
-    def _batch(
-        self, topic: str, replay: Recalled, messages: Sequence[Publication], many: int
-    ) -> int:
+    def _batch(self, topic: str, replay: Replay, messages: Sequence[Publication], many: int) -> int:
         """Return the batch of these; 0 for the first reader to get them: most are the only one."""
         number = self._batch_of.get(replay, None if many == 1 else 0)
         if number is None:
@@ -196,37 +182,38 @@ class NativeReaders:
             self._batch_of[replay] = number
         return number
 
-    def _learn(self, text: bytes) -> Said:
-        said = Said(text, self._verbs.read(text))
-        if self._is_said_by_many(said.intent):
-            self._said.keep(said)
-        return said
+    def _learn(self, text: bytes) -> CachedVerb:
+        cached = CachedVerb(text, self._verbs.parse(text))
+        if self._is_shareable(cached.intent):
+            self._cache.keep(cached)
+        return cached
 
-    def _is_said_by_many(self, intent: Intent) -> bool:
+    def _is_shareable(self, intent: Intent) -> bool:
         """Return whether others may send the same: no token, nothing about a topic of one's own."""
-        match intent:
-            case Subscribe() | History():
-                return self._table.known(intent.topic).access != "owner"
-            case Unsubscribe() | Ping() | Refusal():
-                return True
-            case LogIn() | SetMark():
-                return False
+        if _shared(intent) != "text":
+            return False
+        policy = self._table.find(intent.topic) if intent.topic else None
+        return policy is None or policy.access != "owner"
+
+
+def _shared(intent: Intent) -> Shared:
+    return "text" if isinstance(intent, Refusal) else BY_VERB[type(intent)].shared
 
 
 class NativeReader:
     """A reader of the data plane, or several who send the same, until they are answered
-    (:class:`gateway.answers.desk.Port`)."""
+    (:class:`gateway.answers.verb.Port`)."""
 
-    __slots__ = ("_attachment", "_auth", "_connections", "_readers", "_said", "many")
+    __slots__ = ("_attachment", "_auth", "_cached", "_connections", "_readers", "reader_count")
 
     def __init__(
-        self, readers: NativeReaders, connections: Connections, auth: bytes, said: Said
+        self, readers: NativeReaders, connections: Connections, auth: bytes, cached: CachedVerb
     ) -> None:
-        self.many = len(connections) // CONNECTION_BYTES
+        self.reader_count = len(connections) // CONNECTION_BYTES
         self._readers = readers
         self._connections = connections
         self._auth = auth
-        self._said = said
+        self._cached = cached
         self._attachment = readers.plane.attachment
 
     @property
@@ -237,7 +224,7 @@ class NativeReader:
         except ValueError:
             return ANONYMOUS
 
-    async def room_for(self, read: Callable[[], Awaitable[Found]]) -> Found:
+    async def read_when_room(self, read: Callable[[], Awaitable[Found]]) -> Found:
         """Return the result of ``read`` when the data plane has taken enough of the bytes sent
         before, or there is no attachment. The result holds only until something else arrives.
 
@@ -250,17 +237,17 @@ class NativeReader:
             if not room.is_full():
                 return found
 
-    def clash(self, verb: Subscribe) -> Refusal | None:
+    def subscription_refusal(self, topic: str) -> Refusal | None:
         """Return None: the data plane knows the reader's topics, and refuses by itself."""
 
     def push(self, push: bytes) -> None:
         """Answer with ``push``."""
         self._send(commands.reply(self._connections, push))
 
-    def subscribe(self, verb: Subscribe, told: Subscribed, replay: Recalled) -> None:
-        """Answer ``verb``; the data plane refuses readers who can't have the topic."""
+    def subscribe(self, reply: Subscribed, replay: Replay) -> None:
+        """Answer with ``reply``; the data plane refuses readers who can't have the topic."""
         if self._attachment == self._readers.plane.attachment:
-            answer = self._readers.subscribed(self._said, verb, told, replay, self.many)
+            answer = self._readers.subscribed(self._cached, reply, replay, self.reader_count)
             self._send(commands.subscribe(self._connections, answer))
 
     def unsubscribe(self, topic: str, push: bytes) -> None:

@@ -10,7 +10,6 @@ break every reader's parser. Such a message is left out, counted, and reported w
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 import time
 from collections.abc import Coroutine, Sequence
@@ -35,16 +34,6 @@ _LONG: Final = 4.0
 # A read that is bounded in bytes asks for so many messages first, then for ``_MORE`` times as many.
 _FIRST_ROWS: Final = 256
 _MORE: Final = 4
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Stored:
-    """A topic's messages in the store, oldest first: all from ``reach_ms`` on. If ``spoilt``, some
-    were left out, since readers can't be given them."""
-
-    envelopes: list[Envelope]
-    reach_ms: int
-    spoilt: bool
 
 
 class Archive:
@@ -72,7 +61,7 @@ class Archive:
 
     async def since(
         self, topic: str, *, from_ms: int, to_ms: int = MAX_MS + 1, region: str
-    ) -> Stored:
+    ) -> Sound:
         """Return the result of :meth:`.Store.since`, up to the limits of a resume in rows and
         bytes. It may take several time-outs."""
         limit, most_bytes = self._settings.resume_rows, self._settings.resume_bytes
@@ -91,7 +80,9 @@ class Archive:
         if len(fitting) < len(found) or len(found) >= limit:
             # There may be older messages, also in the millisecond of the oldest one here.
             reach_ms = ms_of_id((fitting or found[-1:])[0].id) + 1
-        return Stored(sound, reach_ms, spoilt=len(sound) < len(fitting))
+        known = {id(envelope) for envelope in sound}
+        missing = tuple(one.id for one in fitting if id(one) not in known)
+        return Sound(sound, missing, reach_ms=reach_ms)
 
     async def copies(
         self, topic: str, messages: Sequence[Envelope], *, spread_ms: int

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from gateway.logs.logs import Logs
 from gateway.memory.hub import Hub
-from gateway.past.recalled import Recalled
+from gateway.past.replay import Replay
 from gateway.wire.position import (
     MAX_LOGS,
     UNKNOWN,
@@ -23,16 +23,16 @@ from gateway.wire.publication import Publication
 
 
 def page(
-    recalled: Recalled, token: str | None, hub: Hub, *, limit: int, most_bytes: int
+    missed: Replay, token: str | None, hub: Hub, *, limit: int, most_bytes: int
 ) -> tuple[list[Publication], str]:
-    """Return the first of the recalled messages, and the position of a reader who has them.
+    """Return the first of the ``missed`` messages, and the position of a reader who has them.
 
     Messages are in the order in which they were routed: only then can a position lie between two of
     them. The position is valid for this topic alone, although other topics' messages have numbers
     in the same logs.
     """
     begins = UNKNOWN if token is None else decode(token)
-    beyond = [one for one in recalled.publications if _is_beyond(begins, one, hub.logs)]
+    beyond = [one for one in missed.publications if _is_beyond(begins, one, hub.logs)]
     publications = sorted(beyond, key=lambda one: min(map(_routed, one.copies)))
     sizes = itertools.accumulate(one.weight for one in publications[:limit])
     # At least one message, whatever its weight.

@@ -1,8 +1,8 @@
 """Messages that a returning reader missed: from the hub's memory, or from one read of the store.
 
-Rules and an example are in docs/design/0011. Windows (:mod:`gateway.memory.windows`), and the
-memory of messages that arrived since their reads, hold all messages, unless that memory has lost
-some. While the store is read it forgets nothing. So ``recovered`` is a fact. If reads fail for two
+Rules and an example are in docs/design/0011. Reads of the store (:mod:`.memory.store_reads`), and
+the memory of messages that arrived since, hold all messages, unless that memory has lost some.
+While the store is read it forgets nothing. So ``recovered`` is a fact. If reads fail for two
 seconds, a :class:`~gateway.wire.protocol.Gap` is reported: to the reader, in a metric, and now and
 then in the log.
 """
@@ -21,10 +21,11 @@ from typing import Final, NamedTuple, TypeAlias
 from gateway.logs.logs import Logs, ReaderAt
 from gateway.memory.hub import Hub
 from gateway.memory.memory import TopicMemory
-from gateway.memory.windows import WINDOW_SECONDS, Window, fitting
+from gateway.memory.store_reads import KEPT_SECONDS, StoreRead, usable_reads
 from gateway.past.archive import Archive
 from gateway.past.bounded import BoundedMap
-from gateway.past.recalled import Answers, Recalled
+from gateway.past.replay import AnswerCache, Question, Replay
+from gateway.past.rewind import Rewinds
 from gateway.process import measures
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import SingleFlight, Spawn
@@ -49,7 +50,7 @@ _AGAIN_SECONDS: Final = 1.1
 # refusal may be due to another topic's failure.
 _TRY_SECONDS: Final = 2.0
 _ANSWERS: Final = 256
-_WINDOWS: Final = 64
+_STORE_READS: Final = 64
 # Memory for results, which are kept for a minute, in reads of the largest size.
 _KEPT: Final = 4
 # Gaps come in crowds when a store fails: at most one log line in this time.
@@ -60,7 +61,7 @@ _LINE_SECONDS: Final = 5.0
 _Place: TypeAlias = tuple[str, str]
 
 
-class _Asked(NamedTuple):
+class _Missed(NamedTuple):
     """A question: messages beyond a position, or as many as are available if there is a ``gap``."""
 
     topic: str
@@ -69,11 +70,11 @@ class _Asked(NamedTuple):
     with_latest: bool = False
 
 
-class _Here(NamedTuple):
-    """The local state of a topic at ``now``: its memory, and its windows by region. Pure."""
+class _LocalState(NamedTuple):
+    """The local state of a topic at ``now``: its memory, and the reads of it by region. Pure."""
 
     memory: TopicMemory
-    windows: Mapping[str, Window]
+    store_reads: Mapping[str, StoreRead]
     logs: Logs
     now: float
     #: The same moment, by a monotonic clock.
@@ -82,7 +83,7 @@ class _Here(NamedTuple):
     @property
     def stamp(self) -> tuple[int, ...]:
         """All that answers depend on besides the time. Keeps nothing alive."""
-        numbers = (window.number for window in self.windows.values())
+        numbers = (store_read.number for store_read in self.store_reads.values())
         return (self.memory.version, len(self.logs), *sorted(numbers))
 
     @property
@@ -90,30 +91,30 @@ class _Here(NamedTuple):
         """The time of the oldest messages that the topic's ttl keeps."""
         return int(self.now * 1000) - int(self.memory.policy.ttl * 1000)
 
-    def answer(self, said: Position) -> Recalled | None:
+    def answer(self, said: Position) -> Replay | None:
         """Return all messages beyond ``said``, with a gap if not all; None if a read is needed."""
         if said.time_ms > int(self.now * 1000) + _FUTURE_MS:
             said = UNKNOWN
         reader = ReaderAt(said, self.logs)
         if said.time_ms < self.oldest_ms or reader.may_lack_forgotten():
-            return Recalled(self.beyond(reader), Gap.EXPIRED)
+            return Replay(self.beyond(reader), Gap.EXPIRED)
         gap = None
         for region, from_ms in self.starts(reader).items():
-            window = self.windows.get(region)
-            if window is None or not window.answers(from_ms, self.at):
+            store_read = self.store_reads.get(region)
+            if store_read is None or not store_read.answers(from_ms, self.at):
                 return None
-            if window.reach_ms > from_ms:
+            if store_read.reach_ms > from_ms:
                 gap = Gap.TOO_MANY
-            elif window.spoilt:
+            elif store_read.spoilt:
                 gap = gap or Gap.STORE
-        return Recalled(self.beyond(reader), gap)
+        return Replay(self.beyond(reader), gap)
 
-    def salvage(self, asked: _Asked) -> Recalled:
+    def partial_answer(self, asked: _Missed) -> Replay:
         """Return the available part of the messages that were ``asked`` for."""
         found = self.beyond(ReaderAt(decode(asked.token), self.logs))
         if asked.with_latest:
             found = self.memory.with_latest(found, self.now)
-        return Recalled(found, asked.gap)
+        return Replay(found, asked.gap)
 
     def starts(self, reader: ReaderAt) -> dict[str, int]:
         """Return the time to read from, for each region with messages that are forgotten here."""
@@ -126,8 +127,8 @@ class _Here(NamedTuple):
     def beyond(self, reader: ReaderAt) -> list[Publication]:
         """Return messages that ``reader`` lacks: the store's by id, then others as they arrived."""
         read: dict[int, Publication] = {}
-        for window in self.windows.values():
-            for one in window.messages.values():
+        for store_read in self.store_reads.values():
+            for one in store_read.messages.values():
                 known = self.memory.find(one.envelope.identity)
                 if known is None and not one.expired(self.now):
                     known = read.setdefault(one.envelope.identity, one)
@@ -135,26 +136,28 @@ class _Here(NamedTuple):
                     # For a remembered message too: memory may know it by a void number alone.
                     for copy in one.copies:
                         known.add_copy(copy)
-        for window in self.windows.values():
-            for identity, copy in window.lacking:
-                # Another region's window has the message, and may have been read later.
+        for store_read in self.store_reads.values():
+            for identity, copy in store_read.missing_copies:
+                # Another region's read has the message, and may have been read later.
                 known = self.memory.find(identity) or read.get(identity)
                 if known is not None:
                     known.add_copy(copy)
         older = sorted(read.values(), key=lambda one: one.envelope.id)
-        both = (*older, *self.memory.recent(self.now))
+        both = (*older, *self.memory.messages(self.now))
         return [one for one in both if reader.lacks(one.copies)]
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
-class Resumer:
-    """Answers for all readers of one gateway who resume. Lives on the event loop that made it.
+class Resumes:
+    """Answers for all readers of one gateway who resume (:class:`.Source`).
 
-    ``now`` is a clock in seconds since the epoch, ``clock`` a monotonic one.
+    Lives on the event loop that made it. ``now`` is a clock in seconds since the epoch, ``clock`` a
+    monotonic one.
     """
 
     hub: Hub
     archive: Archive
+    rewinds: Rewinds
     settings: GatewaySettings
     spawn: Spawn
     now: Callable[[], float] = time.time
@@ -162,47 +165,68 @@ class Resumer:
 
     def __post_init__(self) -> None:
         kept_bytes = _KEPT * self.settings.resume_bytes
-        self._windows: BoundedMap[_Place, Window] = BoundedMap(_WINDOWS, kept_bytes)
-        self._answers: Answers[_Asked] = Answers(_ANSWERS, kept_bytes)
+        self._store_reads: BoundedMap[_Place, StoreRead] = BoundedMap(_STORE_READS, kept_bytes)
+        self._answers: AnswerCache[_Missed] = AnswerCache(_ANSWERS, kept_bytes)
         # By place, the time from which it is being read, and the read.
         self._reading: dict[_Place, tuple[int, asyncio.Task[None]]] = {}
         # By topic and token, the reads that readers wait for.
         self._fetching: SingleFlight[tuple[str, str], None] = SingleFlight(self.spawn)
         self._lines = LineLimit(every=_LINE_SECONDS)
 
-    def recall(self, topic: str, token: str) -> Recalled | None:
-        """Return the messages of ``topic`` beyond the position ``token``; None if the store has to
-        be asked (:meth:`recover`).
+    def answer_from_memory(self, question: Question) -> Replay | None:
+        """See :meth:`.Source.answer_from_memory`. With a gap the store has to be asked, too."""
+        missed = self.missed_in_memory(question.topic, _token(question))
+        return missed if missed is not None and missed.gap is None else None
 
-        ``topic`` is one of topics.toml and ``token`` one that can be decoded. The answer holds
-        until anything else is offered to the hub.
+    async def answer_from_store(self, question: Question) -> Replay:
+        """See :meth:`.Source.answer_from_store`.
+
+        With a gap these are the messages of the rewind; without a rewind the available ones, with
+        the newest of each key.
         """
-        here, asked = self._here(topic), _Asked(topic, token)
+        topic, token = question.topic, _token(question)
+        missed = await self.missed(topic, token)
+        if missed.gap is None:
+            return missed
+        if question.rewind is not None:
+            return (await self.rewinds.answer_from_store(question)).with_gap(missed.gap)
+        if self.hub.table.known(topic).latest:
+            await self.rewinds.try_to_warm(topic)
+            return self._partial_answer(topic, token, missed.gap, with_latest=True)
+        return missed
+
+    def missed_in_memory(self, topic: str, token: str) -> Replay | None:
+        """Return the messages of ``topic`` beyond the position ``token``; None if the store has to
+        be asked (:meth:`missed`)."""
+        here, asked = self._local_state(topic), _Missed(topic, token)
         return self._answers.get(asked, here.stamp, here.now, lambda: here.answer(decode(token)))
 
-    async def recover(self, topic: str, token: str) -> Recalled:
-        """Return :meth:`recall`, reading the store if needed. Join at once afterwards."""
-        with self.hub.memory(topic).held(self.settings.resume_rows):
+    async def missed(self, topic: str, token: str) -> Replay:
+        """Return :meth:`missed_in_memory`, reading the store if needed; use it at once."""
+        with self.hub.memory(topic).keep_more(self.settings.resume_rows):
             for _ in range(_ATTEMPTS):
-                answer = self.recall(topic, token)
+                answer = self.missed_in_memory(topic, token)
                 if answer is not None:
                     return answer
                 try:
                     # A crowd that was cut off together has one position, and needs one task.
                     await self._fetching.do((topic, token), lambda: self._fetch(topic, token))
                 except StoreError:
-                    return self.salvage(topic, token, Gap.STORE)
-            return self.recall(topic, token) or self.salvage(topic, token, Gap.BUSY)
+                    return self._partial_answer(topic, token, Gap.STORE)
+            answer = self.missed_in_memory(topic, token)
+            return answer or self._partial_answer(topic, token, Gap.BUSY)
 
-    def salvage(self, topic: str, token: str, gap: Gap, *, with_latest: bool = False) -> Recalled:
+    def _partial_answer(
+        self, topic: str, token: str, gap: Gap, *, with_latest: bool = False
+    ) -> Replay:
         """Return the available messages, with the newest of each key if wanted; never
         ``recovered``. Readers with the same position at the same time are given the same object."""
-        here, asked = self._here(topic), _Asked(topic, token, gap, with_latest)
-        answer = self._answers.get(asked, here.stamp, here.now, lambda: here.salvage(asked))
+        here, asked = self._local_state(topic), _Missed(topic, token, gap, with_latest)
+        answer = self._answers.get(asked, here.stamp, here.now, lambda: here.partial_answer(asked))
         assert answer is not None
         return answer
 
-    def answered(self, topic: str, gap: Gap | None, many: int = 1) -> None:
+    def count_answer(self, topic: str, gap: Gap | None, many: int = 1) -> None:
         """Count ``many`` readers who were sent this answer, and log gaps now and then."""
         if gap is None:
             measures.RESUMES.labels("recovered", "").inc(many)
@@ -215,25 +239,26 @@ class Resumer:
                 " (%d more such answers)", topic, gap.value, unsaid,
             )  # fmt: skip
 
-    def _here(self, topic: str) -> _Here:
+    def _local_state(self, topic: str) -> _LocalState:
         memory, at = self.hub.memory(topic), self.clock()
-        windows = fitting(memory.windows, memory.lost, at)
-        return _Here(memory, windows, self.hub.logs, self.now(), at)
+        store_reads = usable_reads(memory.store_reads, memory.lost, at)
+        return _LocalState(memory, store_reads, self.hub.logs, self.now(), at)
 
     async def _fetch(self, topic: str, token: str) -> None:
-        """Read from the store all that :meth:`recall` lacks; StoreError if the retries fail too."""
+        """Read from the store all that memory lacks; StoreError if the retries fail too."""
         reads = map(asyncio.shield, self._reads(topic, token))
         for problem in await asyncio.gather(*reads, return_exceptions=True):
             if isinstance(problem, BaseException):
                 raise problem
 
     def _reads(self, topic: str, token: str) -> list[asyncio.Task[None]]:
-        """Return the reads that are needed. A caller that awaits them holds no window meanwhile."""
-        here = self._here(topic)
+        """Return the reads that are needed. A caller that awaits them holds no read meanwhile."""
+        here = self._local_state(topic)
         return [
             self._begun((topic, region), from_ms)
             for region, from_ms in here.starts(ReaderAt(decode(token), here.logs)).items()
-            if region not in here.windows or not here.windows[region].answers(from_ms, here.at)
+            if region not in here.store_reads
+            or not here.store_reads[region].answers(from_ms, here.at)
         ]
 
     def _begun(self, place: _Place, from_ms: int) -> asyncio.Task[None]:
@@ -265,21 +290,27 @@ class Resumer:
 
     async def _read_once(self, place: _Place, asked_ms: int) -> None:
         topic, region = place
-        window = self.hub.memory(topic).begin_read(region, asked_ms)
+        store_read = self.hub.memory(topic).begin_read(region, asked_ms)
         stored = await self.archive.since(topic, from_ms=asked_ms, region=region)
         messages = self.hub.recollect(topic, stored.envelopes)
-        window.was_read(messages, stored.reach_ms, self.clock(), spoilt=stored.spoilt)
+        spoilt = bool(stored.missing)
+        store_read.was_read(messages, stored.reach_ms, self.clock(), spoilt=spoilt)
         weight = sum(publication.weight for publication in messages.values())
-        self._windows.set(place, window, weight)
+        self._store_reads.set(place, store_read, weight)
         loop = asyncio.get_running_loop()
-        loop.call_later(WINDOW_SECONDS, self._let_go, place, window.number)
+        loop.call_later(KEPT_SECONDS, self._let_go, place, store_read.number)
 
     def _let_go(self, place: _Place, number: int) -> None:
-        window = self._windows.get(place)
-        if window is not None and window.number == number:
-            self._windows.drop(place)
-            # Answers made from the window would keep its messages until the next question.
+        store_read = self._store_reads.get(place)
+        if store_read is not None and store_read.number == number:
+            self._store_reads.drop(place)
+            # Answers made from the read would keep its messages until the next question.
             self._answers.clear()
+
+
+def _token(question: Question) -> str:
+    assert question.position is not None
+    return question.position
 
 
 def _rounded(from_ms: int, now: float) -> int:

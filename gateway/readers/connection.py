@@ -24,10 +24,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import ClassVar, Final
 
 from gateway.answers.access import ANONYMOUS, AuthState
-from gateway.answers.desk import Desk, Found, Pending, refuse
+from gateway.answers.desk import Desk
+from gateway.answers.verb import Found, Pending, refuse
+from gateway.answers.verbs import Intent, VerbParser
 from gateway.memory.hub import Hub
 from gateway.memory.kept_topics import Subscription
-from gateway.past.recalled import Recalled
+from gateway.past.replay import Replay
 from gateway.process import measures
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import Spawn
@@ -36,13 +38,10 @@ from gateway.wire.frames import Variant, disconnect_push, dress
 from gateway.wire.outbox import Outbox
 from gateway.wire.protocol import (
     Bucket,
-    Intent,
     Refusal,
-    Subscribe,
     Subscribed,
     Throttle,
-    Verbs,
-    subscribed_push,
+    subscription_refusal,
     too_many,
 )
 from gateway.wire.publication import Publication
@@ -75,7 +74,7 @@ class Readers:
     """
 
     settings: GatewaySettings
-    verbs: Verbs
+    verbs: VerbParser
     hub: Hub
     desk: Desk
     clock: Callable[[], float]
@@ -156,12 +155,12 @@ class Readers:
 
 
 class Connection(abc.ABC):
-    """The connection of one reader (:class:`gateway.answers.desk.Port`)."""
+    """The connection of one reader (:class:`gateway.answers.verb.Port`)."""
 
     transport: str
     variant: Variant
     #: Each verb here is of one reader: no others share the answer.
-    many: Final = 1
+    reader_count: Final = 1
     # Bytes of verbs that may wait; a single waiting verb may be longer.
     most_verb_bytes = 64 * 1024
     _numbers: ClassVar = itertools.count(1)
@@ -191,21 +190,22 @@ class Connection(abc.ABC):
 
     # Called by the desk.
 
-    async def room_for(self, read: Callable[[], Awaitable[Found]]) -> Found:
+    async def read_when_room(self, read: Callable[[], Awaitable[Found]]) -> Found:
         """Return the result of ``read``: there is always room here."""
         # Frames that the reader doesn't take wait in its outbox, and then its next verbs wait too.
         return await read()
 
-    def clash(self, verb: Subscribe) -> Refusal | None:
+    def subscription_refusal(self, topic: str) -> Refusal | None:
         """Return why the reader can't subscribe to one more topic, or to this one; else None."""
-        return self.readers.verbs.clash(verb, self.subscriptions)
+        return subscription_refusal(topic, self.subscriptions, self.settings.reader)
 
-    def subscribe(self, verb: Subscribe, told: Subscribed, replay: Recalled) -> None:
-        """Enter the audience, answer ``verb`` with ``told``, and send the ``replay`` that fits."""
+    def subscribe(self, reply: Subscribed, replay: Replay) -> None:
+        """Enter the audience, answer with ``reply``, and send the ``replay`` that fits."""
         if self.is_open:
-            self.subscriptions[verb.topic] = self.readers.hub.topics.subscribe(verb.topic, self)
-            self.push(subscribed_push(verb, told))
-            self._replay(replay.that_fit(self.settings.replay_bytes))
+            topic = reply.topic
+            self.subscriptions[topic] = self.readers.hub.topics.subscribe(topic, self)
+            self.push(reply.push())
+            self._replay(replay.newest_within(self.settings.replay_bytes))
 
     def unsubscribe(self, topic: str, push: bytes) -> None:
         """Leave the topic's audience, if subscribed to it, and answer with ``push``."""
@@ -279,14 +279,14 @@ class Connection(abc.ABC):
         if not self.is_open:
             return
         verdict = self._bucket.admit(self.readers.clock())
-        if verdict is Throttle.HANG_UP:
+        if verdict is Throttle.CLOSE:
             self.close(TOO_MANY_REQUESTS)
         elif verdict is Throttle.REFUSE:
             refuse(self, too_many(self.settings.reader))
         else:
-            self.ask(self.readers.verbs.read(data), len(data))
+            self.enqueue_verb(self.readers.verbs.parse(data), len(data))
 
-    def ask(self, intent: Intent, size: int = 0) -> None:
+    def enqueue_verb(self, intent: Intent, size: int = 0) -> None:
         """Execute ``intent``, read from a text of ``size`` bytes, in its turn."""
         full = len(self._verbs) >= self.settings.reader.waiting
         if full or (self._verbs and self._verb_bytes + size > self.most_verb_bytes):
@@ -296,7 +296,7 @@ class Connection(abc.ABC):
         self._hold_verbs(size)
         self._obey()
 
-    def ask_all(self, intents: Iterable[Intent]) -> None:
+    def enqueue_verbs(self, intents: Iterable[Intent]) -> None:
         """Execute all verbs of one request in turn; there are no more than may wait."""
         self._verbs.extend((intent, 0) for intent in intents)
         self._obey()

@@ -12,7 +12,7 @@ import contextlib
 import orjson
 
 from gateway.past.paging import page
-from gateway.past.recalled import Recalled
+from gateway.past.replay import Replay
 from gateway.transports.streaming import PageHandler
 from gateway.wire.frames import Variant, with_identity
 from gateway.wire.protocol import Refusal
@@ -56,16 +56,16 @@ class CatchUpHandler(PageHandler):
         if limit is None:
             return
         core, token = self.core, asked.position
-        missed = Recalled([])
+        missed = Replay([])
         if token is not None:
-            missed = await core.resumer.recover(asked.topic, token)
-            core.resumer.answered(asked.topic, missed.gap)
+            missed = await core.resumes.missed(asked.topic, token)
+            core.resumes.count_answer(asked.topic, missed.gap)
         taken, position = page(
             missed, token, core.hub, limit=limit, most_bytes=core.settings.replay_bytes
         )
         answer = {
             "topic": asked.topic,
-            "recovered": token is not None and missed.recovered,
+            "recovered": token is not None and missed.gap is None,
             "more": len(taken) < len(missed.publications),
             "position": position,
         }

@@ -15,12 +15,13 @@ from __future__ import annotations
 import time
 
 from gateway.answers.access import AuthState
+from gateway.answers.subscribe import Subscribe
 from gateway.readers.budget import ReaderStream
 from gateway.readers.connection import Readers
 from gateway.transports.acknowledged import since_acknowledged
 from gateway.transports.streaming import UNBUFFERED, Ending, PageHandler, StreamConnection
 from gateway.wire.frames import Variant, dress
-from gateway.wire.protocol import Refusal, Subscribe
+from gateway.wire.protocol import Refusal
 from gateway.wire.publication import Publication
 from newsfabric.closing import CloseReason, ErrorCode
 from newsfabric.numbers import whole_number
@@ -84,7 +85,7 @@ class SseHandler(PageHandler):
         stream = self._take_over("200 OK", self._head())
         connection = SseConnection(self.core.readers, stream)
         connection.set_auth(auth)
-        connection.ask_all(intents)
+        connection.enqueue_verbs(intents)
         await connection.run()
 
     async def head(self, *_: str, **__: str) -> None:

@@ -20,10 +20,11 @@ import tornado.web
 from tornado.iostream import StreamClosedError
 
 from gateway.answers.access import ANONYMOUS, AuthState, refusal
+from gateway.answers.subscribe import Subscribe
 from gateway.readers.admission import Welcome
 from gateway.readers.budget import ReaderStream
 from gateway.readers.connection import Connection, Readers
-from gateway.wire.protocol import LogIn, Refusal, Subscribe, error_push
+from gateway.wire.protocol import Refusal, error_push
 from newsfabric.closing import ADDRESS_FULL, NO_PONG, ErrorCode
 from newsfabric.process.service import HeadHandler, answer_preflight, methods_of
 
@@ -317,17 +318,17 @@ class PageHandler(HeadHandler, StreamHandler):
         token = self.core.origins.token_of(self.request.headers)
         if token is None:
             return ANONYMOUS
-        verdict = await self.core.gate.decide_at_last(ANONYMOUS, LogIn(token=token))
-        if verdict.refusal is None:
-            return verdict.auth
-        self._refuse_verb(verdict.refusal)
+        result = await self.core.gate.decide_now_or_later(ANONYMOUS, token)
+        if result.refusal is None:
+            return result.auth
+        self._refuse_verb(result.refusal)
         return None
 
     def _subscribe(self, auth: AuthState, **fields: Any) -> Subscribe | Refusal:
         """Return the intent of a ``subscribe`` with these fields, by a reader with ``auth``."""
-        verb = self.core.readers.verbs.decide({"action": "subscribe", **fields})
+        verb = self.core.readers.verbs.parse_object({"action": "subscribe", **fields})
         if isinstance(verb, Subscribe):
-            return refusal(verb, self.core.table.known(verb.topic), auth.login) or verb
+            return refusal(verb.topic, self.core.table.known(verb.topic), auth.login) or verb
         assert isinstance(verb, Refusal)
         return verb
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
+from gateway.answers.login import LogIn
 from gateway.process import measures
 from gateway.readers.admission import Welcome
 from gateway.readers.budget import ReaderStream
@@ -23,7 +24,6 @@ from gateway.wire.frames import (
     websocket_close,
     websocket_frame,
 )
-from gateway.wire.protocol import LogIn
 from gateway.wire.rfc6455 import (
     NO_HANDSHAKE,
     SUBPROTOCOL,
@@ -217,7 +217,7 @@ class WebSocketHandler(StreamHandler):
         token = token or self.core.origins.cookie_of(headers)
         if token is not None:
             # Handled as if it were the first verb.
-            connection.ask(LogIn(token=token))
+            connection.enqueue_verb(LogIn(token=token))
         await connection.run()
 
     def _refuse_upgrade(self) -> None:

@@ -16,9 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 from localfabric.chaos.answers import Answer, told_wrongly
+from newsfabric.topics import CLASSES, TopicClass
 
-Class = Literal["gold", "silver", "bronze"]
-CLASSES: Final[tuple[Class, ...]] = ("gold", "silver", "bronze")
 #: The kind of a delivery for its reader: the first of its identity, one that an earlier connection
 #: had delivered (dropped, as every library does), or a second one on the same connection.
 Sort = Literal["new", "repeat", "double"]
@@ -33,7 +32,7 @@ class Message:
 
     n: int
     topic: str
-    klass: Class
+    klass: TopicClass
     region: str
     sent: float
     receipted: float | None = None
@@ -292,7 +291,7 @@ class DeliveryRecord:
         return [at for name, at in had.items() if not self.readers[name].goes_away]
 
     def delays(
-        self, *, since: float = 0.0, until: float = float("inf"), klass: Class | None = None
+        self, *, since: float = 0.0, until: float = float("inf"), klass: TopicClass | None = None
     ) -> list[float]:
         """Return delays of :meth:`prompt` deliveries of messages sent in ``[since, until)``."""
         return [
@@ -307,7 +306,7 @@ class DeliveryRecord:
         messages = self.messages.values()
         routed = [m for m in messages if m.receipted is not None and m.rejected is None]
         missing = list(self.missing())
-        lost = [(m, names) for m, names in missing if m.klass != "bronze"]
+        lost = [(m, names) for m, names in missing if not CLASSES[m.klass].may_be_dropped]
         owed = sum(len(self.owed_to(m)) for m in routed)
         return Account(
             published=len(messages),
@@ -323,7 +322,9 @@ class DeliveryRecord:
             reread=sum(map(len, self.from_history.values())),
             recovered=sum(a.recovered for answers in self._answers.values() for a in answers),
             shed=self.shed,
-            missing_bronze=sum(len(names) for m, names in missing if m.klass == "bronze"),
+            missing_bronze=sum(
+                len(names) for m, names in missing if CLASSES[m.klass].may_be_dropped
+            ),
             dismissed=len(self._dismissed),
             unheard=len(self.unheard),
             wrong=(
@@ -343,7 +344,7 @@ class DeliveryRecord:
 
     def _told_wrongly(self, routed: Iterable[Message]) -> Iterator[Wrong]:
         for message in routed:
-            if message.klass == "bronze" or message.receipted is None:
+            if CLASSES[message.klass].may_be_dropped or message.receipted is None:
                 continue
             had = self.first.get(message.n, {})
             given: dict[str, float] = {}

@@ -15,12 +15,13 @@ from typing import Final
 
 import orjson
 
-from localfabric.chaos.delivery_record import Class, DeliveryRecord, Message
+from localfabric.chaos.delivery_record import DeliveryRecord, Message
 from newsfabric.amqp import Message as AmqpMessage
 from newsfabric.backoff import Backoff
 from newsfabric.errors import AccessRefused
 from newsfabric.messages.control import Receipt
 from newsfabric.publish import AsyncPublisher
+from newsfabric.topics import TopicClass
 from operations.cli.messages import make_message
 from operations.cli.sending import send_with_retry
 
@@ -28,7 +29,7 @@ APP_ID: Final = "newsfabric-chaos"
 _IN_FLIGHT: Final = 5_000
 
 #: Topics of each class. They match the project's topics.toml.
-TOPICS: Final[Mapping[str, Class]] = {
+TOPICS: Final[Mapping[str, TopicClass]] = {
     **{f"live.chaos-{n}": "gold" for n in range(6)},
     **{f"news.chaos-{n}": "silver" for n in range(8)},
     **{f"markets.chaos-{n}": "bronze" for n in range(4)},
@@ -46,7 +47,7 @@ class Publishing:
         run: str,
         began: float,
         seed: int,
-        topics: Mapping[str, Class] = TOPICS,
+        topics: Mapping[str, TopicClass] = TOPICS,
     ) -> None:
         self._urls = urls
         self._topics = topics

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import IO, Final
 
-from localfabric.chaos.delivery_record import Class, DeliveryRecord
+from localfabric.chaos.delivery_record import DeliveryRecord
 from localfabric.chaos.devices import USERS, make_devices
 from localfabric.chaos.message_traces import MessageTraces
 from localfabric.chaos.publishing import TOPICS, Publishing
@@ -35,7 +35,7 @@ from localfabric.world.parts import (
 )
 from localfabric.world.queues import WorldQueue, queues
 from newsfabric.errors import NewsfabricError
-from newsfabric.topics import load_topics
+from newsfabric.topics import TopicClass, load_topics
 
 # The time without an arrival after which the rest is lost: as long as a box's queue keeps a
 # message, and a repair. A backlog on a slow machine is late, not lost.
@@ -109,7 +109,7 @@ async def run_chaos(
     users = [f"chaos-{run}-{n}" for n in range(USERS)]
     tokens = {user: issue(layout.paths, user, (), seconds + _MORE_THAN_A_RUN) for user in users}
     devices = make_devices(tokens, endpoints, seed=options.seed)
-    topics: dict[str, Class] = {**TOPICS, **{f"user.{user}": "gold" for user in users}}
+    topics: dict[str, TopicClass] = {**TOPICS, **{f"user.{user}": "gold" for user in users}}
     make = make_outages if options.outages else make_schedule
     queues_there = queues(layout, load_topics(layout.paths.topics))
     schedule = make(kinds(layout, queues_there), seconds=seconds, seed=options.seed)

@@ -30,11 +30,12 @@ _BEYOND: Final = 4
 class Sound:
     """Messages that readers can be given, and the ids of unreadable ones between and behind them;
     both oldest first. ``cut``: so many were unreadable that the search ended, and there may be
-    older messages."""
+    older messages. ``reach_ms``: of a read of a time, none is left out from here on."""
 
     envelopes: list[Envelope]
     missing: tuple[str, ...] = ()
     cut: bool = False
+    reach_ms: int = 0
 
 
 async def newest_sound(read: Callable[[int], Awaitable[list[Envelope]]], limit: int) -> Sound:

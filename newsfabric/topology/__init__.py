@@ -53,7 +53,7 @@ from newsfabric.topology.plan import (
     runs_shovels,
     shovel_plan,
     taken_from,
-    takes_gold_alone,
+    takes_copies_alone,
 )
 from newsfabric.topology.values import (
     ALL,
@@ -141,5 +141,5 @@ __all__ = [
     "shovel_plan",
     "shovel_value",
     "taken_from",
-    "takes_gold_alone",
+    "takes_copies_alone",
 ]

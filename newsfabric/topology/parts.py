@@ -103,7 +103,7 @@ def core(topics: TopicTable) -> Part:
         ),
         bindings=(
             Binding(INTAKE, router_queue(1)),
-            *(Binding(INTAKE, router_queue(2), key) for key in topics.patterns("gold")),
+            *(Binding(INTAKE, router_queue(2), key) for key in topics.copied_patterns),
             Binding(UPSTREAM, MAILBOX_QUEUE, MARK_KEY),
             Binding(REJECTED, REJECTED),
         ),

@@ -167,8 +167,8 @@ def taken_from(fabric: Fabric, cluster: Cluster, topics: TopicTable) -> Part:
     return sum((link.source_part() for link in links if link.source == cluster), Part())
 
 
-def takes_gold_alone(shovel: str, region: str) -> bool:
-    """Return whether ``shovel`` into the core of ``region`` carries only gold.
+def takes_copies_alone(shovel: str, region: str) -> bool:
+    """Return whether ``shovel`` into the core of ``region`` carries copied classes alone.
 
     One shovel from each client broker of the region takes all messages.
     """
@@ -215,7 +215,7 @@ def _publish(own: Region, other: Region, topics: TopicTable) -> Iterator[Link]:
                 runs_on=Cluster(own.name, "core"),
                 source=Cluster(other.name, "client"),
                 exchange=PUBLISH,
-                keys=(ALL,) if everything else _gold(topics, own.name),
+                keys=(ALL,) if everything else _copied(topics, own.name),
                 destination=INTAKE,
                 queue=Queue(f"shovel.publish.{own.name}.{path}", REGION_BOUNDS),
                 sources=(node,),
@@ -282,7 +282,7 @@ def _from_proxy(proxy: ProxyCluster, own: Region, topics: TopicTable) -> Iterato
             runs_on=Cluster(own.name, "client"),
             source=Cluster(proxy.name, "proxy"),
             exchange=PUBLISH,
-            keys=(ALL,) if own.name == proxy.nearest else _gold(topics, own.name),
+            keys=(ALL,) if own.name == proxy.nearest else _copied(topics, own.name),
             destination=PUBLISH,
             queue=Queue(f"shovel.publish.{own.name}.1", PROXY_BOUNDS),
             sources=(node,),
@@ -290,8 +290,8 @@ def _from_proxy(proxy: ProxyCluster, own: Region, topics: TopicTable) -> Iterato
         )
 
 
-def _gold(topics: TopicTable, region: str) -> tuple[str, ...]:
-    return (*topics.patterns("gold"), canary_key(region))
+def _copied(topics: TopicTable, region: str) -> tuple[str, ...]:
+    return (*topics.copied_patterns, canary_key(region))
 
 
 def _paths(nodes: Sequence[Node], n: int) -> tuple[tuple[Node, ...], ...]:

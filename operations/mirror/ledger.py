@@ -15,12 +15,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Final, Literal, get_args
 
-from newsfabric.topics import TopicClass
+from newsfabric.topics import CLASSES, TopicClass
 from operations.mirror.delays import Delays
 
 Side = Literal["here", "there"]
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
-CLASSES: Final[tuple[TopicClass, ...]] = get_args(TopicClass)
 #: ``waiting`` in the mirror; ``sent`` without a confirm yet; ``taken``: confirmed. The others are
 #: final: ``dropped`` by the mirror at its bound, ``refused`` by the broker, ``unconfirmed`` because
 #: the link broke.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from operations.mirror.ledger import CLASSES, SIDES, Ledger, Side
+from newsfabric.topics import CLASSES
+from operations.mirror.ledger import SIDES, Ledger, Side
 
 _SHOWN: Final = 200
 

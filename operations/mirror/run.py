@@ -14,13 +14,14 @@ from typing import Any, Final
 from newsfabric.amqp import Link
 from newsfabric.errors import ConfigError
 from newsfabric.numbers import is_number
+from newsfabric.topics import CLASSES
 from operations.mirror.asking import Asking
 from operations.mirror.board import Crowded
 from operations.mirror.carrier import OLDEST, Carrier, SendBuffer
 from operations.mirror.copying import Copying, Heard, carried_patterns
 from operations.mirror.counters import Counters, observe
 from operations.mirror.crowd import Wanted, wanted
-from operations.mirror.ledger import CLASSES, SIDES, Ledger, Outcome, Side
+from operations.mirror.ledger import SIDES, Ledger, Outcome, Side
 from operations.mirror.observer import Observer
 from operations.mirror.place import Place
 from operations.mirror.rates import Rates

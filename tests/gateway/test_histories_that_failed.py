@@ -67,8 +67,8 @@ async def healed(fabric: Fabric) -> None:
 
 async def resumed(fabric: Fabric, position: str) -> tuple[set[str | None], bool]:
     """Resume with ``position``; return the messages given, and the reply's ``recovered``."""
-    recalled = await core_of(fabric).resumer.recover(TOPIC, position)
-    return {one.envelope.message_id for one in recalled.publications}, recalled.recovered
+    replay = await core_of(fabric).resumes.missed(TOPIC, position)
+    return {one.envelope.message_id for one in replay.publications}, replay.gap is None
 
 
 def position(fabric: Fabric) -> str:

@@ -2,7 +2,7 @@
 here.
 
 A record of everything ever routed, two gateways that each know a part of it, and readers that move
-from one to the other. Hub, memory, logs, positions and the resumer are the real ones. Memory is
+from one to the other. Hub, memory, logs, positions and the resumes are the real ones. Memory is
 small, stores of other regions lack rows, some can't be asked, and void numbers may have rows.
 """
 
@@ -23,7 +23,8 @@ from quick_time import run
 from gateway.logs.logs import Logs
 from gateway.memory.hub import Hub, HubLimits
 from gateway.past.archive import Archive
-from gateway.past.resume import Resumer
+from gateway.past.resume import Resumes
+from gateway.past.rewind import Rewinds
 from gateway.process.settings import GatewaySettings
 from gateway.wire.position import decode
 from newsfabric import backoff
@@ -218,9 +219,11 @@ class Readers:
         rows = dice.choice([3, 1_000, 1_000])
         told = GatewaySettings(name="box", region="oregon", resume_rows=rows)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._resumer = Resumer(
+        archive = Archive(cast("Store", self.record), told)
+        self._resumes = Resumes(
             hub=self.here.hub,
-            archive=Archive(cast("Store", self.record), told),
+            archive=archive,
+            rewinds=Rewinds(hub=self.here.hub, archive=archive, settings=told, spawn=self._spawn),
             settings=told,
             spawn=self._spawn,
             now=lambda: time.time(),
@@ -251,11 +254,11 @@ class Readers:
         return await answer
 
     async def _answer(self, token: str, had: set[int]) -> Answer:
-        recalled = await self._resumer.recover(TOPIC, token)
-        found = [one.envelope.identity for one in recalled.publications]
+        replay = await self._resumes.missed(TOPIC, token)
+        found = [one.envelope.identity for one in replay.publications]
         again = [identity for identity in found if found.count(identity) > 1]
         position, logs = decode(token), self.here.logs
-        for one in recalled.publications:
+        for one in replay.publications:
             covered = (copy for copy in one.copies if position.covers(copy.log, copy.seq))
             if any(logs.stays(copy.log, copy.seq) for copy in covered):
                 again.append(one.envelope.identity)
@@ -265,7 +268,7 @@ class Readers:
             if any(logs.gave(*place) for place in places)
             and not any(position.covers(*place) for place in places)
         }
-        return Answer(recalled.recovered, lost - had - set(found), again)
+        return Answer(replay.gap is None, lost - had - set(found), again)
 
 
 @given(seed=st.integers(0, 2**32))
@@ -321,16 +324,18 @@ async def test_l4_who_has_a_void_copy_alone_is_given_the_other_one_that_is_past(
     next(known for known in here if known.log == dead).doubt(1)
     assert hub.offer(void, NOW) is not None
     told = GatewaySettings(name="box", region="oregon")
-    resumer = Resumer(
+    archive = Archive(cast("Store", record), told)
+    resumes = Resumes(
         hub=hub,
-        archive=Archive(cast("Store", record), told),
+        archive=archive,
+        rewinds=Rewinds(hub=hub, archive=archive, settings=told, spawn=asyncio.create_task),
         settings=told,
         spawn=asyncio.create_task,
         now=lambda: NOW,
     )
-    recalled = await resumer.recover(TOPIC, there.listing.token(int(NOW * 1000)))
-    assert recalled.recovered
-    assert [one.envelope.message_id for one in recalled.publications] == ["m-1"]
+    replay = await resumes.missed(TOPIC, there.listing.token(int(NOW * 1000)))
+    assert replay.gap is None
+    assert [one.envelope.message_id for one in replay.publications] == ["m-1"]
 
 
 async def test_l4_a_copy_that_came_after_a_read_counts_when_its_message_is_forgotten() -> None:
@@ -355,9 +360,11 @@ async def test_l4_a_copy_that_came_after_a_read_counts_when_its_message_is_forgo
     here.begin([DirectoryRow(dead), DirectoryRow(past)], now=NOW)
     hub = Hub(TopicTable([TopicPolicy(pattern="news.*", keep=2, ttl=86_400.0)]), here)
     told = GatewaySettings(name="box", region="oregon")
-    resumer = Resumer(
+    archive = Archive(cast("Store", record), told)
+    resumes = Resumes(
         hub=hub,
-        archive=Archive(cast("Store", record), told),
+        archive=archive,
+        rewinds=Rewinds(hub=hub, archive=archive, settings=told, spawn=asyncio.create_task),
         settings=told,
         spawn=asyncio.create_task,
         now=lambda: NOW,
@@ -368,7 +375,7 @@ async def test_l4_a_copy_that_came_after_a_read_counts_when_its_message_is_forgo
     for one in (numbers[1], numbers[2], void):
         assert hub.offer(one, NOW) is not None
     # Memory has forgotten number 1: the store is read.
-    first = await resumer.recover(TOPIC, there.listing.token(int(NOW * 1000)))
+    first = await resumes.missed(TOPIC, there.listing.token(int(NOW * 1000)))
     assert [one.envelope.message_id for one in first.publications] == ["m-1", "m-2", "m-3"]
     assert hub.offer(numbers[3], NOW) is None
     for seq in (4, 5):
@@ -377,6 +384,6 @@ async def test_l4_a_copy_that_came_after_a_read_counts_when_its_message_is_forgo
     for seq in (1, 2):
         there.saw(past, seq)
     there.learn(DirectoryRow(dead, 2, 0, 1, ((1, 1),)), now=NOW)
-    second = await resumer.recover(TOPIC, there.listing.token(int(NOW * 1000)))
-    assert second.recovered
+    second = await resumes.missed(TOPIC, there.listing.token(int(NOW * 1000)))
+    assert second.gap is None
     assert [one.envelope.message_id for one in second.publications] == ["m-3", "m-4", "m-5"]

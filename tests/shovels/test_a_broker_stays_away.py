@@ -86,7 +86,7 @@ class Commands:
         (folder / "fabric.json").write_text(dump_fabric(known), encoding="utf-8")
         gold = "\n".join(
             f'[[topic]]\npattern = "{pattern}"\nclass = "gold"'
-            for pattern in TOPICS.patterns("gold")
+            for pattern in TOPICS.copied_patterns
         )
         (folder / "topics.toml").write_text(f'{gold}\n[[topic]]\npattern = "#"\n', encoding="utf-8")
 

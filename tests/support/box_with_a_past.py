@@ -13,11 +13,11 @@ from gateways import until
 from gateway.logs.logs import Logs
 from gateway.memory.hub import Hub, HubLimits
 from gateway.past.archive import Archive
-from gateway.past.past import Past
-from gateway.past.recalled import Recalled
+from gateway.past.replay import Question, Replay
+from gateway.past.rewind import Rewinds
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import Tasks
-from gateway.wire.protocol import Rewind, Subscribe
+from gateway.wire.protocol import Rewind
 from gateway.wire.publication import Publication
 from newsfabric.errors import StoreError
 from newsfabric.messages.envelope import Envelope
@@ -76,7 +76,7 @@ class Box:
         self.store = Store()
         self.tasks = Tasks()
         told = GatewaySettings(name="box", region="oregon")
-        self.past = Past(
+        self.rewinds = Rewinds(
             hub=self.hub,
             archive=Archive(self.store, told),
             settings=told,
@@ -89,17 +89,17 @@ class Box:
         for one in envelopes:
             assert self.hub.offer(one, self.now) is not None
 
-    def recall(self, verb: Subscribe) -> Recalled | None:
-        return self.past.recall(verb, self.now)
+    def from_memory(self, question: Question, now: float | None = None) -> Replay | None:
+        return self.rewinds.answer_from_memory(question._replace(asked_at=now or self.now))
 
-    async def recover(self, verb: Subscribe) -> Recalled:
-        return await self.past.recover(verb, self.now)
+    async def from_store(self, question: Question, now: float | None = None) -> Replay:
+        return await self.rewinds.answer_from_store(question._replace(asked_at=now or self.now))
 
-    async def waiting(self, *verbs: Subscribe) -> list[asyncio.Task[Recalled]]:
-        """Recover ``verbs``; return the tasks once one of them waits for the store."""
+    async def waiting(self, *questions: Question) -> list[asyncio.Task[Replay]]:
+        """Ask the store; return the tasks once one of them waits for it."""
         self.store.gate.clear()
         before = self.store.reads
-        tasks = [asyncio.create_task(self.recover(verb)) for verb in verbs]
+        tasks = [asyncio.create_task(self.from_store(question)) for question in questions]
         await until(lambda: self.store.reads > before)
         return tasks
 
@@ -120,19 +120,19 @@ def messages(*numbers: int, **fields: Any) -> list[Envelope]:
     return [message(number, **fields) for number in numbers]
 
 
-def last(count: int, topic: str = TOPIC) -> Subscribe:
-    return Subscribe(topic=topic, rewind=Rewind(count=count))
+def last(count: int, topic: str = TOPIC) -> Question:
+    return Question(topic, NOW, rewind=Rewind(count=count))
 
 
-def seconds(ago: float, topic: str = TOPIC) -> Subscribe:
-    return Subscribe(topic=topic, rewind=Rewind(seconds=ago))
+def seconds(ago: float, topic: str = TOPIC) -> Question:
+    return Question(topic, NOW, rewind=Rewind(seconds=ago))
 
 
-def newest(topic: str = "news.latest") -> Subscribe:
-    return Subscribe(topic=topic)
+def newest(topic: str = "news.latest") -> Question:
+    return Question(topic, NOW)
 
 
-def seqs(found: Recalled | None) -> list[int]:
+def seqs(found: Replay | None) -> list[int]:
     assert found is not None
     return [one.envelope.seq for one in found.publications]
 

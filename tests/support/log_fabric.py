@@ -343,7 +343,7 @@ class Fabric:
             patch.setattr(gateway_core, "Hub", functools.partial(NotedHub, self.offered))
             core = Core(told, TABLE, cast("Store", self.stores))
         # The default clock was bound at import, before time was simulated.
-        core.resumer.now = lambda: time.time()
+        core.resumes.now = lambda: time.time()
         if left is None:
             # For the gateway, a listed log begins at the number up to which it is settled.
             self.starts = self.stores.settled_here()

@@ -8,7 +8,6 @@ import struct
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,14 +25,14 @@ from signing import AUDIENCE, ISSUER, keys_file
 from tornado.httpserver import HTTPServer
 from tornado.web import Application
 
-import gateway.answers.desk
 from gateway.answers.access import AuthState
+from gateway.answers.verbs import Intent, VerbParser
 from gateway.core.core import Core
 from gateway.logs.logs import LeftLogs
 from gateway.native.plane import Plane, State
 from gateway.native.serving import Serving
 from gateway.process.settings import GatewaySettings, NativeSettings, TokenSettings
-from gateway.wire.protocol import Intent, ReaderLimits, Verbs
+from gateway.wire.protocol import ReaderLimits
 from newsfabric.errors import StoreError
 from newsfabric.messages.envelope import Envelope
 from newsfabric.store.memory import MemoryStore
@@ -166,16 +165,16 @@ async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         visit = await attached(fake, plane)
         core.follower.begin(LeftLogs((), 0))
         desk = Desk(core, plane, serving, store, fake, visit)
-        monkeypatch.setattr(gateway.answers.desk, "time", SimpleNamespace(time=lambda: desk.now))
-        monkeypatch.setattr(core.desk.past, "now", lambda: desk.now)
-        monkeypatch.setattr(core.resumer, "now", lambda: desk.now)
-        read = Verbs.read
+        monkeypatch.setattr(core.desk, "now", lambda: desk.now)
+        monkeypatch.setattr(core.desk.rewinds, "now", lambda: desk.now)
+        monkeypatch.setattr(core.resumes, "now", lambda: desk.now)
+        parse = VerbParser.parse
 
-        def counted(verbs: Verbs, text: bytes) -> Intent:
+        def counted(verbs: VerbParser, text: bytes) -> Intent:
             desk.texts_read.append(text)
-            return read(verbs, text)
+            return parse(verbs, text)
 
-        monkeypatch.setattr(Verbs, "read", counted)
+        monkeypatch.setattr(VerbParser, "parse", counted)
         yield desk
         await core.close()
 

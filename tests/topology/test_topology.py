@@ -42,7 +42,7 @@ from newsfabric.topology import (
     shovel_plan,
     shovel_value,
     taken_from,
-    takes_gold_alone,
+    takes_copies_alone,
 )
 from newsfabric.topology.rights import hash_password
 from newsfabric.topology.roles import operator
@@ -206,12 +206,12 @@ def test_of_the_shovels_into_a_core_the_second_paths_and_other_regions_take_gold
     links = region_links(known, "oregon", TOPICS)
     intake = [link for link in links if link.destination == "intake"]
     for link in intake:
-        assert takes_gold_alone(link.name, "oregon") == (ALL not in link.keys), link.name
-    assert {link.name for link in intake if not takes_gold_alone(link.name, "oregon")} == {
+        assert takes_copies_alone(link.name, "oregon") == (ALL not in link.keys), link.name
+    assert {link.name for link in intake if not takes_copies_alone(link.name, "oregon")} == {
         "publish.oregon.1",
         "publish.oregon.2",
     }
-    assert not takes_gold_alone("outbound.dublin.1", "oregon")
+    assert not takes_copies_alone("outbound.dublin.1", "oregon")
 
 
 def test_what_is_at_two_places_of_one_broker_is_the_first_of_them() -> None:

@@ -80,7 +80,7 @@ class Intake:
         submission = self._decode(delivery, now_ms)
         topic_class = self._validate(submission, delivery.message.properties)
         claim = Claim(delivery, source, submission.reply_to, submission.correlation_id)
-        if self._came_as_gold(submission.topic, delivery.message.properties):
+        if self._came_as_copy(submission.topic, delivery.message.properties):
             return self._refuse_copy(claim, now_ms)
         found = self._identify(submission, claim, topic_class, now_ms, now)
         if found.found is Found.ROUTED:
@@ -110,16 +110,16 @@ class Intake:
         counters.VALIDATE.left()
         return policy.topic_class
 
-    def _came_as_gold(self, topic: str, properties: Properties) -> bool:
-        """Return whether the message came by a gold-only shovel although ``topic`` isn't gold.
+    def _came_as_copy(self, topic: str, properties: Properties) -> bool:
+        """Return whether a shovel for copied classes brought the message, whose class isn't one.
 
         A publisher can cause that with header BCC: the first broker removes the header and leaves
         the topic as it was.
         """
         shovel = last_hop(properties.headers)
-        if shovel is None or not topology.takes_gold_alone(shovel, self._receipts.region):
+        if shovel is None or not topology.takes_copies_alone(shovel, self._receipts.region):
             return False
-        return not self._topics.travels_as_gold(topic)
+        return not self._topics.is_copied(topic)
 
     def _refuse_copy(self, claim: Claim, now_ms: int) -> PendingAck:
         # No receipt: the message itself arrived by the way for all classes, and a router replies to

@@ -1,8 +1,8 @@
-"""Jobs that wait for the store, by class: gold leaves first, bronze last. Pure.
+"""Jobs that wait for the store, by class, in the order of :data:`newsfabric.topics.CLASSES`. Pure.
 
-Gold and silver are never dropped here: beyond the prefetch they wait in the broker's queues. Bronze
-is dropped when the router has many jobs under way. That bound is below the prefetch, so that bronze
-flows in and is dropped where it is counted, and doesn't fill the queue that it shares with silver.
+A class that may not be dropped waits in the broker's queues beyond the prefetch. Bronze is dropped
+when the router has many jobs under way. That bound is below the prefetch, so that bronze flows in
+and is dropped where it is counted, and doesn't fill the queue that it shares with silver.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 import collections
 from typing import Final
 
-from newsfabric.topics import TopicClass
+from newsfabric.topics import CLASSES, TopicClass
 from wholesale.router.jobs import Job
 
 # A quarter of a second of one router's work: a burst passes, a flood doesn't.
 BRONZE_ROOM: Final = 750
-_CLASSES: Final[tuple[TopicClass, ...]] = ("gold", "silver", "bronze")
 
 
 class Waiting:
@@ -29,7 +28,7 @@ class Waiting:
             raise ValueError("bronze_room must be at least 1")
         self._bronze_room = bronze_room
         self._jobs: dict[TopicClass, collections.deque[Job]] = {
-            topic_class: collections.deque() for topic_class in _CLASSES
+            topic_class: collections.deque() for topic_class in CLASSES
         }
 
     def __len__(self) -> int:
@@ -41,11 +40,13 @@ class Waiting:
         ``under_way`` is the number of jobs that the router has, waiting or not, this one included.
         """
         self._jobs[job.topic_class].append(job)
-        bronze = self._jobs["bronze"]
-        return bronze.popleft() if bronze and under_way > self._bronze_room else None
+        if under_way <= self._bronze_room:
+            return None
+        droppable = (jobs for name, jobs in self._jobs.items() if CLASSES[name].may_be_dropped)
+        return next((jobs.popleft() for jobs in droppable if jobs), None)
 
     def take(self, most: int) -> list[Job]:
-        """Return the next jobs, at most ``most``: gold first, within a class the oldest first."""
+        """Return the next jobs, at most ``most``: class by class, the oldest first."""
         taken: list[Job] = []
         for jobs in self._jobs.values():
             count = min(len(jobs), most - len(taken))

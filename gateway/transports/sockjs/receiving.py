@@ -11,6 +11,7 @@ import json
 import re
 from typing import Final
 
+from gateway.answers.login import LogIn
 from gateway.process import measures
 from gateway.readers.admission import Welcome
 from gateway.transports.sockjs.handlers import DOMAIN, Polite
@@ -20,7 +21,6 @@ from gateway.transports.sockjs.sockjs_tornado import (
     StreamingTransportBase,
 )
 from gateway.transports.streaming import UNBUFFERED
-from gateway.wire.protocol import LogIn
 
 _JAVASCRIPT: Final = "application/javascript; charset=UTF-8"
 _CALLBACK: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)
@@ -60,7 +60,7 @@ class Transport(Polite, PollingTransportBase):  # type: ignore[misc]
             self.send_pack(b"o")
             if token is not None:
                 # Like a first verb; behind the open frame.
-                session.ask(LogIn(token=token))
+                session.enqueue_verb(LogIn(token=token))
         if self.session is not None:
             session.unblocked()
         return True

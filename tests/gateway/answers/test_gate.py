@@ -14,10 +14,9 @@ from gateways import until
 from signing import AUDIENCE, ISSUER, ed25519, jwk, jwks, keys_file, token
 
 from gateway.answers.access import ANONYMOUS
-from gateway.answers.gate import Gate, Verdict
+from gateway.answers.gate import Gate, LoginResult
 from gateway.process.settings import GatewaySettings, TokenSettings
 from gateway.process.tasks import Tasks
-from gateway.wire.protocol import LogIn
 from newsfabric.closing import ErrorCode
 from newsfabric.errors import ConfigError, StoreUnavailable
 from newsfabric.messages.control import revocation
@@ -71,8 +70,8 @@ async def gate_with(
         await gate.close()
 
 
-def decided(gate: Gate, **claims: Any) -> Verdict:
-    verdict = gate.decide(ANONYMOUS, LogIn(token=token(**claims)))
+def decided(gate: Gate, **claims: Any) -> LoginResult:
+    verdict = gate.decide(ANONYMOUS, token(**claims))
     assert verdict is not None
     return verdict
 
@@ -139,7 +138,7 @@ async def test_a_key_that_isnt_known_is_looked_for_once(tmp_path: Path) -> None:
     async with gate_with(Store(), keys=str(path), keys_again=3600.0) as gate:
         await gate.start()
         path.write_bytes(jwks(jwk(ed25519("second"), "second")))
-        verb = LogIn(token=token(key=ed25519("second"), kid="second"))
+        verb = token(key=ed25519("second"), kid="second")
         assert gate.decide(ANONYMOUS, verb) is None
         # The file was read just now.
         assert (await gate.decide_later(ANONYMOUS, verb)).refusal is not None
@@ -155,7 +154,7 @@ async def test_a_file_of_keys_without_ids_is_read_again_too(
     async with gate_with(Store(), keys=path, keys_again=0.0) as gate:
         await gate.start()
         keys_file(tmp_path, *([old] if keep else []), new)
-        verdict = await gate.decide_at_last(ANONYMOUS, LogIn(token=token(key=new, kid=kid)))
+        verdict = await gate.decide_now_or_later(ANONYMOUS, token(key=new, kid=kid))
         assert verdict.refusal is None
 
 
@@ -167,9 +166,9 @@ async def test_strangers_tokens_dont_have_the_keys_read_more_often(tmp_path: Pat
         keys_file(tmp_path, new)
         # The keys were read just now.
         for one in (ed25519("forged"), new):
-            verdict = await gate.decide_at_last(ANONYMOUS, LogIn(token=token(key=one)))
+            verdict = await gate.decide_now_or_later(ANONYMOUS, token(key=one))
             assert verdict.refusal is not None
-        verdict = await gate.decide_at_last(ANONYMOUS, LogIn(token=token(key=old)))
+        verdict = await gate.decide_now_or_later(ANONYMOUS, token(key=old))
         assert verdict.refusal is None
 
 
@@ -181,7 +180,7 @@ async def test_bad_tokens_are_logged_seldom_and_without_the_token(
         await gate.start()
         bad = [token(user=f"u{n}", key=ed25519("forged")) for n in range(100)]
         for one in bad:
-            await gate.decide_at_last(ANONYMOUS, LogIn(token=one))
+            await gate.decide_now_or_later(ANONYMOUS, one)
     lines = [r.getMessage() for r in caplog.records if "bad tokens" in r.getMessage()]
     assert len(lines) == 7
     assert lines[-1] == "64 bad tokens so far, this one: signed with a key that isn't known here"

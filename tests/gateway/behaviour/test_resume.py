@@ -283,7 +283,7 @@ async def test_a_burst_while_the_store_is_read_is_no_gap(engine: str, store: Cou
         await publish(fresh, 30)
         assert await reader.hear_bodies(1) == [30]
         memory = fresh.gateway.core.hub.memory(TOPIC)
-        assert len(list(memory.recent(time.time()))) == memory.policy.keep
+        assert len(list(memory.messages(time.time()))) == memory.policy.keep
 
 
 async def test_a_rewind_instead_begins_where_it_did_when_it_was_asked_for(

@@ -129,7 +129,7 @@ def test_a_copy_is_not_published_whatever_log_it_comes_by() -> None:
     assert box.offer(copy(1, seq=3), NOW) is None
     assert (drops, len(box.seen)) == ([Dropped.COPY], 1)
     assert box.logs.gave(DUBLIN, 3)
-    (kept,) = box.memory("news.breaking").recent(NOW)
+    (kept,) = box.memory("news.breaking").messages(NOW)
     assert kept.copies == [Copy(OREGON, 1, START_MS), Copy(DUBLIN, 3, START_MS)]
 
 
@@ -163,7 +163,7 @@ def test_a_copy_with_another_body_is_counted_while_the_first_is_remembered() -> 
     for router, body in (("dublin-router-1", b'"first"'), ("dublin-router-2", b'"second"')):
         assert publish(box, 1, router=router, message_id="a", body=body) is None
     assert drops == [Dropped.COPY, Dropped.DIFFERING]
-    found = box.memory("news.breaking").recent(NOW)
+    found = box.memory("news.breaking").messages(NOW)
     assert [p.envelope.body for p in found] == [b'"first"']
 
 
@@ -216,10 +216,10 @@ def test_recent_messages_are_kept_in_the_order_of_arrival_up_to_keep() -> None:
     for n in (3, 1, 2, 4, 5, 6, 7):
         publish(box, n)
     memory = box.memory("news.breaking")
-    assert seqs(memory.recent(NOW).last(3).publications) == [5, 6, 7]
-    assert seqs(memory.recent(NOW).last(100).publications) == [2, 4, 5, 6, 7]
-    assert memory.recent(NOW).last(3).covered
-    assert not memory.recent(NOW).last(100).covered
+    assert seqs(memory.newest(3, NOW).publications) == [5, 6, 7]
+    assert seqs(memory.newest(100, NOW).publications) == [2, 4, 5, 6, 7]
+    assert memory.newest(3, NOW).covered
+    assert not memory.newest(100, NOW).covered
 
 
 def test_a_topic_that_keeps_nothing_still_publishes_once() -> None:
@@ -228,7 +228,7 @@ def test_a_topic_that_keeps_nothing_still_publishes_once() -> None:
     publish(box, 1, topic="tick.a")
     publish(box, 1, topic="tick.a")
     assert taker.got == [1]
-    assert seqs(list(box.memory("tick.a").recent(NOW))) == []
+    assert seqs(list(box.memory("tick.a").messages(NOW))) == []
 
 
 def test_expired_messages_are_not_replayed() -> None:
@@ -236,7 +236,7 @@ def test_expired_messages_are_not_replayed() -> None:
     publish(box, 1, expires_ms=START_MS + 1000, key="a")
     publish(box, 2, expires_ms=START_MS + 9000, key="b")
     memory = box.memory("news.breaking")
-    assert seqs(memory.recent(NOW + 5).last(9).publications) == [2]
+    assert seqs(memory.newest(9, NOW + 5).publications) == [2]
     assert seqs(memory.with_latest([], NOW + 5)) == [2]
 
 
@@ -253,7 +253,7 @@ def test_latest_outlives_the_recent_messages() -> None:
     for n in range(2, 9):
         publish(box, n, at=n)
     memory = box.memory("news.breaking")
-    replay = memory.with_latest(memory.recent(NOW).last(2).publications, NOW)
+    replay = memory.with_latest(memory.newest(2, NOW).publications, NOW)
     assert seqs(replay) == [1, 7, 8]
 
 
@@ -262,7 +262,7 @@ def test_a_replay_has_each_message_once() -> None:
     for n in range(1, 4):
         publish(box, n, at=n, key=f"k{n}")
     memory = box.memory("news.breaking")
-    assert seqs(memory.with_latest(memory.recent(NOW).last(2).publications, NOW)) == [1, 2, 3]
+    assert seqs(memory.with_latest(memory.newest(2, NOW).publications, NOW)) == [1, 2, 3]
 
 
 def test_keys_are_bounded() -> None:
@@ -277,11 +277,11 @@ def test_history_goes_back_from_a_message() -> None:
     for n in range(1, 6):
         publish(box, n, at=n)
     memory = box.memory("news.breaking")
-    (newest,) = memory.recent(NOW).last(1).publications
-    found = memory.recent(NOW).last(2, before=newest.envelope.id)
+    (newest,) = memory.newest(1, NOW).publications
+    found = memory.newest(2, NOW, before=newest.envelope.id)
     assert (seqs(found.publications), found.covered) == ([3, 4], True)
-    assert not memory.recent(NOW).last(20, before=newest.envelope.id).covered
-    assert not memory.recent(NOW).last(1, before=envelope(99).id).covered
+    assert not memory.newest(20, NOW, before=newest.envelope.id).covered
+    assert not memory.newest(1, NOW, before=envelope(99).id).covered
 
 
 def test_a_rewind_by_time_is_covered_if_memory_reaches_further_back() -> None:
@@ -289,16 +289,16 @@ def test_a_rewind_by_time_is_covered_if_memory_reaches_further_back() -> None:
     for n in range(1, 6):
         publish(box, n, at=n * 1000)
     memory = box.memory("news.breaking")
-    inside = memory.recent(NOW).since(START_MS + 3000)
+    inside = memory.routed_since(START_MS + 3000, NOW)
     assert (seqs(inside.publications), inside.covered) == ([3, 4, 5], True)
-    assert not memory.recent(NOW).since(START_MS).covered
+    assert not memory.routed_since(START_MS, NOW).covered
 
 
 def test_the_stores_past_goes_before_what_came_live() -> None:
     box = hub(low=2)
     publish(box, 3, at=3)
     box.warm("news.breaking", [envelope(n, at=n) for n in (1, 2, 3)], [], complete=True, now=NOW)
-    found = box.memory("news.breaking").recent(NOW).last(100)
+    found = box.memory("news.breaking").newest(100, NOW)
     assert (seqs(found.publications), found.covered) == ([1, 2, 3], True)
     assert [p.position is None for p in found.publications] == [True, True, False]
 
@@ -307,7 +307,7 @@ def test_only_as_much_of_the_past_is_taken_as_is_kept() -> None:
     box = hub(low=19)
     publish(box, 20, at=20)
     box.warm("news.breaking", [envelope(n, at=n) for n in range(1, 11)], [], complete=True, now=NOW)
-    found = box.memory("news.breaking").recent(NOW).last(100)
+    found = box.memory("news.breaking").newest(100, NOW)
     assert (seqs(found.publications), found.covered) == ([7, 8, 9, 10, 20], False)
 
 
@@ -337,10 +337,10 @@ def test_what_the_store_has_before_the_feed_comes_live_to_those_who_are_there() 
     publish(box, 1)
     stored = [envelope(1), envelope(2, at=2)]
     box.warm("news.breaking", stored, stored, complete=True, now=NOW)
-    assert seqs(box.memory("news.breaking").recent(NOW).last(9).publications) == [1]
+    assert seqs(box.memory("news.breaking").newest(9, NOW).publications) == [1]
     publish(box, 2, at=2)
     assert taker.got == [1, 2]
-    assert seqs(box.memory("news.breaking").recent(NOW).last(9).publications) == [1, 2]
+    assert seqs(box.memory("news.breaking").newest(9, NOW).publications) == [1, 2]
 
 
 def test_a_log_of_long_ago_that_isnt_known_is_past() -> None:
@@ -349,7 +349,7 @@ def test_a_log_of_long_ago_that_isnt_known_is_past() -> None:
     assert box.was_given(envelope(1, epoch=old))
     assert not box.was_given(envelope(1, epoch=young))
     box.warm("news.breaking", [envelope(1, epoch=old)], [], complete=True, now=NOW)
-    assert seqs(box.memory("news.breaking").recent(NOW).last(9).publications) == [1]
+    assert seqs(box.memory("news.breaking").newest(9, NOW).publications) == [1]
 
 
 def test_latest_versions_of_the_store_fill_up_and_never_replace_newer_ones() -> None:
@@ -471,7 +471,7 @@ def test_topics_without_subscribers_are_forgotten_least_recently_used_first() ->
     publish(box, 9, topic="other.c")
     publish(box, 10, topic="other.e")
     assert len(box.topics) == 3
-    found = [box.memory(f"other.{name}").recent(NOW) for name in "ecb"]
+    found = [box.memory(f"other.{name}").messages(NOW) for name in "ecb"]
     assert [seqs(list(recent)) for recent in found] == [[10], [2, 9], []]
 
 
@@ -493,7 +493,7 @@ def test_memory_is_bounded_in_bytes_also_where_everybody_is_subscribed() -> None
     for n in range(1, 20):
         publish(box, n, body=b'"%s"' % (b"x" * 1000))
     assert box.topics.memory_bytes <= 10_000
-    found = seqs(box.memory("news.breaking").recent(NOW).last(9).publications)
+    found = seqs(box.memory("news.breaking").newest(9, NOW).publications)
     assert found == [17, 18, 19]
 
 
@@ -593,7 +593,7 @@ class HubMachine(RuleBasedStateMachine):
         if hasattr(self, "hub"):
             for topic in self.topics:
                 found = self.hub.memory(topic).with_latest(
-                    self.hub.memory(topic).recent(NOW).last(1000).publications, NOW
+                    self.hub.memory(topic).newest(1000, NOW).publications, NOW
                 )
                 assert len(found) == len(set(seqs(found)))
                 assert self.given.issuperset(seqs(found))

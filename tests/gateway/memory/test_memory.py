@@ -60,33 +60,33 @@ def test_it_has_lost_what_arrived_and_is_not_remembered_but_not_what_was_put_bef
 def test_the_time_since_is_covered_only_if_no_forgotten_message_was_routed_since() -> None:
     # The third message arrives late: four others came before it.
     made = memory(4, 5, 3, 6)
-    covered = [made.recent(NOW).since(START_MS + second * 1_000).covered for second in (4, 5, 6)]
+    covered = [made.routed_since(START_MS + second * 1_000, NOW).covered for second in (4, 5, 6)]
     assert covered == [False, False, True]
     made = memory(6)
     made.put_before([message(second) for second in (2, 3, 4)], [], complete=False)
-    covered = [made.recent(NOW).since(START_MS + second * 1_000).covered for second in (2, 3, 4)]
+    covered = [made.routed_since(START_MS + second * 1_000, NOW).covered for second in (2, 3, 4)]
     assert covered == [False, False, True]
 
 
 def test_lately_is_what_arrived_since_or_was_routed_since() -> None:
     made = memory(8, 2)
     made.put_before([message(1)], [], complete=True)
-    assert seqs(made.recent(NOW).lately(2, START_MS + 9_000)) == []
-    assert seqs(made.recent(NOW).lately(1, START_MS + 9_000)) == [2]
-    assert seqs(made.recent(NOW).lately(2, START_MS + 8_000)) == [8]
-    assert seqs(made.recent(NOW).lately(0, START_MS + 9_000)) == [8, 2]
-    assert seqs(made.recent(NOW).lately(2, START_MS)) == [1, 8, 2]
+    assert seqs(made.arrived_or_routed_since(2, START_MS + 9_000, NOW)) == []
+    assert seqs(made.arrived_or_routed_since(1, START_MS + 9_000, NOW)) == [2]
+    assert seqs(made.arrived_or_routed_since(2, START_MS + 8_000, NOW)) == [8]
+    assert seqs(made.arrived_or_routed_since(0, START_MS + 9_000, NOW)) == [8, 2]
+    assert seqs(made.arrived_or_routed_since(2, START_MS, NOW)) == [1, 8, 2]
 
 
 def test_while_it_is_held_it_keeps_more_and_the_next_that_arrives_ends_that() -> None:
     made = memory(1, 2, 3)
-    with made.held(1), made.held(2):
+    with made.keep_more(1), made.keep_more(2):
         for number in (4, 5, 6):
             made.add(message(number))
-        assert seqs(list(made.recent(NOW))) == [2, 3, 4, 5, 6]
-    assert len(list(made.recent(NOW))) == 5
+        assert seqs(list(made.messages(NOW))) == [2, 3, 4, 5, 6]
+    assert len(list(made.messages(NOW))) == 5
     made.add(message(7))
-    assert seqs(list(made.recent(NOW))) == [5, 6, 7]
+    assert seqs(list(made.messages(NOW))) == [5, 6, 7]
 
 
 def test_thousands_of_topics_without_a_message_cost_little_and_share_nothing_that_changes() -> None:
@@ -98,7 +98,7 @@ def test_thousands_of_topics_without_a_message_cost_little_and_share_nothing_tha
     made[0].add(message(1))
     made[1].put_before([message(2)], [], complete=True)
     made[2].forgotten.add(log_of(envelope(1)), 1)
-    assert [seqs(one.recent(NOW).lately(0, 0)) for one in made[:4]] == [[1], [2], [], []]
+    assert [seqs(one.arrived_or_routed_since(0, 0, NOW)) for one in made[:4]] == [[1], [2], [], []]
     lacking = [one.forgotten.lacks(lambda *_: False) for one in made[:4]]
     assert lacking == [[], [], [log_of(envelope(1))], []]
 

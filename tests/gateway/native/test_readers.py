@@ -17,7 +17,7 @@ from native_desk import FORTY_TWO, OTHER, THIRD, Desk, past, seqs
 
 from gateway.answers.access import encode_auth
 from gateway.native import commands
-from gateway.native.readers import SHORT, Sayings
+from gateway.native.readers import SHORT, VerbCache
 from gateway.process import measures
 from gateway.wire.position import Position, decode, encode, log_of
 
@@ -117,7 +117,7 @@ async def test_an_answer_counts_in_what_is_remembered_of_its_text(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Room for two texts of 170 bytes, but not for their replies, each of which is longer.
-    monkeypatch.setattr(desk.serving._readers, "_said", Sayings(4_600))
+    monkeypatch.setattr(desk.serving._readers, "_cache", VerbCache(4_600))
     one, other = ({"topic": "news.a", "ref": letter * 120} for letter in "xy")
     for verb in (one, other):
         await desk.subscribed(**verb)

@@ -9,17 +9,18 @@ from typing import Any
 import pytest
 from envelopes import START_MS, envelope
 
-from gateway.past.archive import Archive, Stored
+from gateway.past.archive import Archive
 from gateway.process.settings import GatewaySettings
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.messages.envelope import Envelope, id_of
 from newsfabric.store.memory import MemoryStore
+from newsfabric.store.sound import Sound
 from newsfabric.topics import TopicPolicy, TopicTable
 
 TABLE = TopicTable([TopicPolicy(pattern="news.*", keep=3)])
 
 
-async def read(*stored: Envelope, **bounds: Any) -> Stored:
+async def read(*stored: Envelope, **bounds: Any) -> Sound:
     store = MemoryStore(TABLE, now_ms=lambda: START_MS + 60_000)
     await store.write(list(stored))
     archive = Archive(store, GatewaySettings(name="box", region="oregon", **bounds))
@@ -31,13 +32,13 @@ def message(number: int, body: bytes = b'"x"') -> Envelope:
     return envelope(number, at=number, topic="news.a", body=body)
 
 
-def seqs(found: Stored) -> list[int]:
+def seqs(found: Sound) -> list[int]:
     return [one.seq for one in found.envelopes]
 
 
 async def test_a_read_that_brings_all_reaches_as_far_as_was_asked() -> None:
     found = await read(message(1), message(2))
-    assert (seqs(found), found.reach_ms, found.spoilt) == ([1, 2], START_MS, False)
+    assert (seqs(found), found.reach_ms, found.missing) == ([1, 2], START_MS, ())
 
 
 @pytest.mark.parametrize("bounds", [{"resume_rows": 2}, {"resume_bytes": 6}])
@@ -54,8 +55,9 @@ async def test_a_read_of_which_nothing_fits_reaches_nothing_that_there_is() -> N
 
 
 async def test_what_is_no_json_is_left_out_and_told() -> None:
-    found = await read(message(1), message(2, b'{"cut off'), message(3))
-    assert (seqs(found), found.reach_ms, found.spoilt) == ([1, 3], START_MS, True)
+    broken = message(2, b'{"cut off')
+    found = await read(message(1), broken, message(3))
+    assert (seqs(found), found.reach_ms, found.missing) == ([1, 3], START_MS, (broken.id,))
 
 
 async def test_copies_of_messages_that_are_hours_apart_are_found_whatever_came_between() -> None:

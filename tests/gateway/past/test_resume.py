@@ -14,8 +14,9 @@ from gateway.logs.logs import Logs
 from gateway.memory.hub import Hub
 from gateway.past.archive import Archive
 from gateway.past.paging import page
-from gateway.past.recalled import Recalled
-from gateway.past.resume import Resumer
+from gateway.past.replay import Replay
+from gateway.past.resume import Resumes
+from gateway.past.rewind import Rewinds
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import Tasks
 from gateway.wire.position import UNKNOWN, Listed, Position, copy_of, decode, encode, log_hash
@@ -82,11 +83,14 @@ class Box:
         self.store = Store()
         self.tasks = Tasks()
         told = GatewaySettings(name="box", region="oregon", resume_bytes=1 << 20)
-        self.resumer = Resumer(
+        archive, spawn = Archive(self.store, told), self.tasks.spawn
+        rewinds = Rewinds(hub=self.hub, archive=archive, settings=told, spawn=spawn)
+        self.resumes = Resumes(
             hub=self.hub,
-            archive=Archive(self.store, told),
+            archive=archive,
+            rewinds=rewinds,
             settings=told,
-            spawn=self.tasks.spawn,
+            spawn=spawn,
             now=lambda: NOW,
         )
 
@@ -126,8 +130,8 @@ def token(*, oregon: int, dublin: int = 9, ago: float = 0.0) -> str:
     return encode(Position(now_ms, listed))
 
 
-def seqs(recalled: Recalled) -> list[int]:
-    return [one.envelope.seq for one in recalled.publications]
+def seqs(replay: Replay) -> list[int]:
+    return [one.envelope.seq for one in replay.publications]
 
 
 # Memory and regions.
@@ -135,30 +139,30 @@ def seqs(recalled: Recalled) -> list[int]:
 
 async def test_who_lacks_only_what_memory_has_costs_no_read(box: Box) -> None:
     box.comes(*(oregon(n) for n in range(91, 96)))
-    recalled = await box.resumer.recover(TOPIC, token(oregon=92))
-    assert (seqs(recalled), recalled.gap) == ([93, 94, 95], None)
-    assert (await box.resumer.recover(TOPIC, token(oregon=95))).publications == []
+    replay = await box.resumes.missed(TOPIC, token(oregon=92))
+    assert (seqs(replay), replay.gap) == ([93, 94, 95], None)
+    assert (await box.resumes.missed(TOPIC, token(oregon=95))).publications == []
     assert box.store.reads == []
 
 
 async def test_what_memory_lacks_is_read_in_the_region_that_wrote_it(box: Box) -> None:
     await box.store.write([oregon(89), dublin(8, 501), dublin(9, 502)])
     box.comes(oregon(91))
-    recalled = await box.resumer.recover(TOPIC, token(oregon=90, dublin=8, ago=100))
+    replay = await box.resumes.missed(TOPIC, token(oregon=90, dublin=8, ago=100))
     # 130 s, rounded up to one of a few ages: one minute, and steps of a quarter more.
     assert box.store.reads == [Read(TOPIC, "dublin", 146.5)]
-    assert [one.envelope.origin for one in recalled.publications] == ["dublin", "oregon"]
-    assert (seqs(recalled), recalled.gap) == ([9, 91], None)
+    assert [one.envelope.origin for one in replay.publications] == ["dublin", "oregon"]
+    assert (seqs(replay), replay.gap) == ([9, 91], None)
 
 
 async def test_each_region_that_has_something_is_read_once(box: Box) -> None:
     await box.store.write([oregon(89), oregon(90), dublin(9, 502, at=535_000)])
-    recalled = await box.resumer.recover(TOPIC, token(oregon=89, dublin=8, ago=40))
+    replay = await box.resumes.missed(TOPIC, token(oregon=89, dublin=8, ago=40))
     assert {read.region for read in box.store.reads} == {"oregon", "dublin"}
     assert len(box.store.reads) == 2
     # In order of id.
-    assert (seqs(recalled), recalled.gap) == ([9, 90], None)
-    again = await box.resumer.recover(TOPIC, token(oregon=88, dublin=9, ago=10))
+    assert (seqs(replay), replay.gap) == ([9, 90], None)
+    again = await box.resumes.missed(TOPIC, token(oregon=88, dublin=9, ago=10))
     assert (seqs(again), len(box.store.reads)) == ([89, 90], 2)
 
 
@@ -166,12 +170,12 @@ async def test_what_memory_has_lost_is_read(box: Box) -> None:
     sent = [oregon(n) for n in range(91, 114)]
     box.comes(*sent[:20])
     at = token(oregon=90, ago=10)
-    assert seqs(await box.resumer.recover(TOPIC, at)) == [*range(91, 111)]
+    assert seqs(await box.resumes.missed(TOPIC, at)) == [*range(91, 111)]
     assert box.store.reads == []
     box.comes(*sent[20:])
     await box.store.write(sent)
-    recalled = await box.resumer.recover(TOPIC, at)
-    assert (seqs(recalled), recalled.gap) == ([*range(91, 114)], None)
+    replay = await box.resumes.missed(TOPIC, at)
+    assert (seqs(replay), replay.gap) == ([*range(91, 114)], None)
     assert [read.region for read in box.store.reads] == ["oregon"]
 
 
@@ -183,8 +187,8 @@ async def test_what_was_read_is_of_use_until_memory_has_lost_what_came_since(box
     # Memory keeps 20. It may lose 91 to 110, which arrived before the read; then it loses 111.
     for last, reads in ((110, 1), (130, 1), (131, 2)):
         box.comes(*(one for one in sent if one.seq <= last))
-        recalled = await box.resumer.recover(TOPIC, at)
-        assert (seqs(recalled), recalled.gap) == ([*range(90, last + 1)], None)
+        replay = await box.resumes.missed(TOPIC, at)
+        assert (seqs(replay), replay.gap) == ([*range(90, last + 1)], None)
         assert len(box.store.reads) == reads
 
 
@@ -192,25 +196,25 @@ async def test_a_row_that_isnt_past_here_is_not_given(box: Box) -> None:
     # Number 92 may be half of a number, or be beyond the end of its log.
     await box.store.write([oregon(90), oregon(91), oregon(92)])
     box.comes(oregon(91))
-    recalled = await box.resumer.recover(TOPIC, token(oregon=89, ago=20))
-    assert (seqs(recalled), recalled.gap) == ([90, 91], None)
+    replay = await box.resumes.missed(TOPIC, token(oregon=89, ago=20))
+    assert (seqs(replay), replay.gap) == ([90, 91], None)
     box.comes(oregon(92))
-    assert seqs(await box.resumer.recover(TOPIC, token(oregon=89, ago=20))) == [90, 91, 92]
+    assert seqs(await box.resumes.missed(TOPIC, token(oregon=89, ago=20))) == [90, 91, 92]
 
 
 async def test_a_message_of_which_the_reader_has_another_copy_isnt_given(box: Box) -> None:
     await box.store.write([oregon(89), oregon(90), dublin(8, 89), dublin(9, 90)])
     # It has Dublin's copy of 89, and lacks both copies of 90.
-    recalled = await box.resumer.recover(TOPIC, token(oregon=88, dublin=8, ago=70))
-    assert [one.envelope.message_id for one in recalled.publications] == ["message-90"]
-    assert recalled.gap is None
+    replay = await box.resumes.missed(TOPIC, token(oregon=88, dublin=8, ago=70))
+    assert [one.envelope.message_id for one in replay.publications] == ["message-90"]
+    assert replay.gap is None
 
 
 async def test_a_log_that_the_position_doesnt_list_is_read_from_where_it_began(box: Box) -> None:
     await box.store.write([oregon(1), oregon(90)])
     young = encode(Position(int(NOW * 1000), {log_hash(DUBLIN): Listed(9, START_MS)}))
-    recalled = await box.resumer.recover(TOPIC, young)
-    assert (seqs(recalled), recalled.gap) == ([1, 90], None)
+    replay = await box.resumes.missed(TOPIC, young)
+    assert (seqs(replay), replay.gap) == ([1, 90], None)
     # 630 s, rounded up.
     assert box.store.reads == [Read(TOPIC, "oregon", 698.5)]
 
@@ -225,53 +229,53 @@ async def test_readers_whose_positions_differ_in_age_are_all_told_that_nothing_i
     await box.store.write(sent)
     box.comes(*sent[90:])
     box.store.gate.clear()
-    first = asyncio.create_task(box.resumer.recover(TOPIC, token(oregon=88, ago=8)))
+    first = asyncio.create_task(box.resumes.missed(TOPIC, token(oregon=88, ago=8)))
     await box.store.asked.wait()
     # A read that begins later and reaches further back.
     box.store.asked.clear()
-    second = asyncio.create_task(box.resumer.recover(TOPIC, token(oregon=85, ago=500)))
+    second = asyncio.create_task(box.resumes.missed(TOPIC, token(oregon=85, ago=500)))
     await box.store.asked.wait()
     box.store.gate.set()
-    for recalled, seen in ((await first, 88), (await second, 85)):
-        assert recalled.gap is None
-        assert seqs(recalled) == [*range(seen + 1, 101)]
+    for replay, seen in ((await first, 88), (await second, 85)):
+        assert replay.gap is None
+        assert seqs(replay) == [*range(seen + 1, 101)]
 
 
 async def test_what_is_read_again_further_back_is_used_while_another_region_is_waited_for(
     box: Box,
 ) -> None:
     await box.store.write([oregon(n) for n in range(85, 91)])
-    assert seqs(await box.resumer.recover(TOPIC, token(oregon=89, ago=10))) == [90]
+    assert seqs(await box.resumes.missed(TOPIC, token(oregon=89, ago=10))) == [90]
     # The reader that waits for Dublin finds Oregon already read.
     dublins = box.store.gate = asyncio.Event()
     box.store.asked.clear()
     lacks_both = token(oregon=89, dublin=8, ago=10)
-    waits = asyncio.create_task(box.resumer.recover(TOPIC, lacks_both))
+    waits = asyncio.create_task(box.resumes.missed(TOPIC, lacks_both))
     await box.store.asked.wait()
     box.store.gate = asyncio.Event()
     box.store.gate.set()
     for ago in (100, 200, 400, 800, 1_600, 3_200):
-        recalled = await box.resumer.recover(TOPIC, token(oregon=84, ago=ago))
-        assert (seqs(recalled), recalled.gap) == ([*range(85, 91)], None)
-        held = [window.region for window in box.hub.memory(TOPIC).windows]
+        replay = await box.resumes.missed(TOPIC, token(oregon=84, ago=ago))
+        assert (seqs(replay), replay.gap) == ([*range(85, 91)], None)
+        held = [one_read.region for one_read in box.hub.memory(TOPIC).store_reads]
         assert sorted(held) == ["dublin", "oregon"]
     assert [read.region for read in box.store.reads] == ["oregon", "dublin"] + 6 * ["oregon"]
     dublins.set()
-    recalled = await waits
-    assert (seqs(recalled), recalled.gap) == ([90], None)
+    replay = await waits
+    assert (seqs(replay), replay.gap) == ([90], None)
 
 
 async def test_a_crowd_that_comes_back_together_costs_one_read(box: Box) -> None:
     await box.store.write([oregon(n) for n in range(80, 91)])
     box.store.gate.clear()
     asked = [
-        asyncio.create_task(box.resumer.recover(TOPIC, token(oregon=80 + n, ago=90 + n)))
+        asyncio.create_task(box.resumes.missed(TOPIC, token(oregon=80 + n, ago=90 + n)))
         for n in range(10)
     ]
     await box.store.asked.wait()
     box.store.gate.set()
-    for n, recalled in enumerate(await asyncio.gather(*asked)):
-        assert (seqs(recalled), recalled.gap) == ([*range(81 + n, 91)], None)
+    for n, replay in enumerate(await asyncio.gather(*asked)):
+        assert (seqs(replay), replay.gap) == ([*range(81 + n, 91)], None)
     assert len(box.store.reads) == 1
 
 
@@ -280,15 +284,15 @@ async def test_late_copies_of_what_memory_has_lost_cost_no_more_reads(box: Box) 
     await box.store.write(sent)
     box.comes(*sent[1:])
     at = token(oregon=89, ago=10)
-    assert seqs(await box.resumer.recover(TOPIC, at)) == [*range(90, 132)]
+    assert seqs(await box.resumes.missed(TOPIC, at)) == [*range(90, 132)]
     for late in range(10):
         # Dublin was cut off: its copies of 91 to 100, which memory lost, arrive now.
         box.comes(dublin(10 + late, 91 + late))
-        recalled = await box.resumer.recover(TOPIC, at)
-        assert (seqs(recalled), recalled.gap) == ([*range(90, 132)], None)
+        replay = await box.resumes.missed(TOPIC, at)
+        assert (seqs(replay), replay.gap) == ([*range(90, 132)], None)
     assert [read.region for read in box.store.reads] == ["oregon", "dublin"]
     # A reader that has such a copy has the message.
-    has_one = await box.resumer.recover(TOPIC, token(oregon=89, dublin=10, ago=10))
+    has_one = await box.resumes.missed(TOPIC, token(oregon=89, dublin=10, ago=10))
     assert seqs(has_one) == [90, *range(92, 132)]
 
 
@@ -297,14 +301,14 @@ async def test_late_copies_cost_no_read_however_many_there_are_of_what_was_read(
     late = [dublin(10 + n, 91 + n, at=500_000 + n) for n in range(1_101)]
     await box.store.write([*sent, *late])
     box.comes(*sent[1:])
-    assert (await box.resumer.recover(TOPIC, token(oregon=89, ago=90))).gap is None
+    assert (await box.resumes.missed(TOPIC, token(oregon=89, ago=90))).gap is None
     # Then Dublin is read, and one more copy arrives.
     box.comes(*late[:-1])
     has_oregons = token(oregon=1_299, dublin=9, ago=90)
-    assert (await box.resumer.recover(TOPIC, has_oregons)).gap is None
+    assert (await box.resumes.missed(TOPIC, has_oregons)).gap is None
     box.comes(late[-1])
     box.store.reads.clear()
-    assert (await box.resumer.recover(TOPIC, has_oregons)).gap is None
+    assert (await box.resumes.missed(TOPIC, has_oregons)).gap is None
     # The late copy wasn't among the rows read from Dublin. Those from Oregon have its message.
     assert box.store.reads == []
 
@@ -314,15 +318,15 @@ async def test_a_late_copy_of_what_was_not_read_is_read(box: Box) -> None:
     await box.store.write([dublin(10, 95)])
     box.comes(dublin(10, 95), *(oregon(n) for n in range(96, 120)))
     at = token(oregon=130, dublin=9, ago=10)
-    assert [one.envelope.origin for one in (await box.resumer.recover(TOPIC, at)).publications] == [
+    assert [one.envelope.origin for one in (await box.resumes.missed(TOPIC, at)).publications] == [
         "dublin"
     ]
     assert [read.region for read in box.store.reads] == ["dublin"]
     # It is a copy of a message that memory has lost and that no read has found.
     await box.store.write([dublin(11, 97)])
     box.comes(dublin(11, 97))
-    recalled = await box.resumer.recover(TOPIC, at)
-    assert recalled.gap is None
+    replay = await box.resumes.missed(TOPIC, at)
+    assert replay.gap is None
     assert [read.region for read in box.store.reads] == ["dublin", "dublin"]
 
 
@@ -331,10 +335,10 @@ async def test_who_has_a_late_copy_has_what_another_region_was_read_of_later(box
     await box.store.write([oregon(90), dublin(10, 95)])
     box.comes(dublin(10, 95), *(oregon(n) for n in range(96, 116)))
     # Oregon is read while its own copy of 95 isn't there yet.
-    assert (await box.resumer.recover(TOPIC, token(oregon=89, dublin=10, ago=100))).gap is None
+    assert (await box.resumes.missed(TOPIC, token(oregon=89, dublin=10, ago=100))).gap is None
     box.comes(oregon(95))
-    recalled = await box.resumer.recover(TOPIC, token(oregon=115, dublin=9, ago=100))
-    assert (seqs(recalled), recalled.gap) == ([], None)
+    replay = await box.resumes.missed(TOPIC, token(oregon=115, dublin=9, ago=100))
+    assert (seqs(replay), replay.gap) == ([], None)
     assert [read.region for read in box.store.reads] == ["oregon", "dublin"]
 
 
@@ -344,23 +348,23 @@ async def test_what_comes_while_the_store_is_read_is_neither_lost_nor_given_twic
     sent = [oregon(n) for n in range(88, 121)]
     await box.store.write(sent[:5])
     box.store.gate.clear()
-    asked = asyncio.create_task(box.resumer.recover(TOPIC, token(oregon=87, ago=40)))
+    asked = asyncio.create_task(box.resumes.missed(TOPIC, token(oregon=87, ago=40)))
     await box.store.asked.wait()
     # More than the topic keeps. 91 and 92 were in the store, and hadn't arrived.
     box.comes(*sent[3:])
     box.store.gate.set()
-    recalled = await asked
-    assert (seqs(recalled), recalled.gap) == ([*range(88, 121)], None)
+    replay = await asked
+    assert (seqs(replay), replay.gap) == ([*range(88, 121)], None)
     assert len(box.store.reads) == 1
 
 
 async def test_what_was_too_much_to_read_is_told(box: Box) -> None:
     large = b'"' + b"x" * 50_000 + b'"'
     await box.store.write([oregon(n, body=large) for n in range(41, 91)])
-    recalled = await box.resumer.recover(TOPIC, token(oregon=40, ago=600))
-    assert recalled.gap is Gap.TOO_MANY
+    replay = await box.resumes.missed(TOPIC, token(oregon=40, ago=600))
+    assert replay.gap is Gap.TOO_MANY
     # The newest that fit into one MiB.
-    assert seqs(recalled) == [*range(71, 91)]
+    assert seqs(replay) == [*range(71, 91)]
 
 
 # Gaps are reported.
@@ -370,9 +374,9 @@ async def test_a_message_that_the_store_has_spoilt_is_a_gap_that_is_told(box: Bo
     sent = [oregon(number) for number in range(81, 91)]
     sent[4] = dataclasses.replace(sent[4], body=b'{"cut off')
     await box.store.write(sent)
-    recalled = await box.resumer.recover(TOPIC, token(oregon=82, ago=100))
-    assert recalled.gap is Gap.STORE
-    assert seqs(recalled) == [83, 84, 86, 87, 88, 89, 90]
+    replay = await box.resumes.missed(TOPIC, token(oregon=82, ago=100))
+    assert replay.gap is Gap.STORE
+    assert seqs(replay) == [83, 84, 86, 87, 88, 89, 90]
 
 
 async def test_a_store_that_fails_is_a_gap_and_memory_is_given(
@@ -382,10 +386,10 @@ async def test_a_store_that_fails_is_a_gap_and_memory_is_given(
     monkeypatch.setattr("gateway.past.resume._AGAIN_SECONDS", 0.0)
     box.comes(oregon(91))
     box.store.error = StoreUnavailable("away")
-    recalled = await box.resumer.recover(TOPIC, token(oregon=89, ago=10))
-    assert (seqs(recalled), recalled.gap) == ([91], Gap.STORE)
+    replay = await box.resumes.missed(TOPIC, token(oregon=89, ago=10))
+    assert (seqs(replay), replay.gap) == ([91], Gap.STORE)
     # A reader that lacks none of the forgotten messages is told of no gap.
-    assert (await box.resumer.recover(TOPIC, token(oregon=90))).gap is None
+    assert (await box.resumes.missed(TOPIC, token(oregon=90))).gap is None
 
 
 @pytest.mark.parametrize(
@@ -398,22 +402,22 @@ async def test_a_position_from_before_what_is_kept_or_from_the_future_is_no_posi
     box.comes(oregon(91))
     time_ms = int((NOW + seconds) * 1000)
     listed = {log_hash(OREGON): Listed(90, time_ms), log_hash(DUBLIN): Listed(9, time_ms)}
-    recalled = await box.resumer.recover(TOPIC, encode(Position(time_ms, listed)))
-    assert (seqs(recalled), recalled.gap) == ([91], gap)
+    replay = await box.resumes.missed(TOPIC, encode(Position(time_ms, listed)))
+    assert (seqs(replay), replay.gap) == ([91], gap)
 
 
 async def test_a_position_that_says_nothing_is_a_gap_with_what_memory_has(box: Box) -> None:
     box.comes(oregon(91), oregon(92))
-    recalled = await box.resumer.recover(TOPIC, encode(UNKNOWN))
-    assert (seqs(recalled), recalled.gap) == ([91, 92], Gap.EXPIRED)
+    replay = await box.resumes.missed(TOPIC, encode(UNKNOWN))
+    assert (seqs(replay), replay.gap) == ([91, 92], Gap.EXPIRED)
     assert box.store.reads == []
 
 
 # Pages.
 
 
-def pages(box: Box, recalled: Recalled, after: str, limit: int) -> tuple[list[int], Position]:
-    taken, position = page(recalled, after, box.hub, limit=limit, most_bytes=1 << 20)
+def pages(box: Box, replay: Replay, after: str, limit: int) -> tuple[list[int], Position]:
+    taken, position = page(replay, after, box.hub, limit=limit, most_bytes=1 << 20)
     return [one.envelope.seq for one in taken], decode(position)
 
 
@@ -423,9 +427,9 @@ async def test_pages_go_on_where_the_last_one_ended(box: Box) -> None:
     box.comes(*sent[5:])
     at, got = token(oregon=87, ago=60), []
     while True:
-        recalled = await box.resumer.recover(TOPIC, at)
-        assert recalled.gap is None
-        taken, at = page(recalled, at, box.hub, limit=3, most_bytes=1 << 20)
+        replay = await box.resumes.missed(TOPIC, at)
+        assert replay.gap is None
+        taken, at = page(replay, at, box.hub, limit=3, most_bytes=1 << 20)
         if not taken:
             break
         got.append([one.envelope.seq for one in taken])
@@ -437,9 +441,9 @@ async def test_a_page_is_in_the_order_of_routing_and_its_position_stands_behind_
 ) -> None:
     box.comes(oregon(92), dublin(10, 501, at=543_000), oregon(91), oregon(93))
     after = token(oregon=90)
-    recalled = await box.resumer.recover(TOPIC, after)
-    assert seqs(recalled) == [92, 10, 91, 93]
-    taken, position = pages(box, recalled, after, 2)
+    replay = await box.resumes.missed(TOPIC, after)
+    assert seqs(replay) == [92, 10, 91, 93]
+    taken, position = pages(box, replay, after, 2)
     assert taken == [10, 91]
     covered = [position.covers(OREGON, n) for n in (91, 92)] + [position.covers(DUBLIN, 10)]
     assert covered == [True, False, True]
@@ -451,23 +455,23 @@ async def test_a_page_is_larger_than_asked_if_a_routers_clock_was_set_back(box: 
     # 92 was routed before 91, so that no position stands between them in that order.
     box.comes(oregon(91, at=560_000), oregon(92, at=550_000), oregon(93, at=570_000))
     after = token(oregon=90)
-    recalled = await box.resumer.recover(TOPIC, after)
-    assert pages(box, recalled, after, 1)[0] == [92, 91]
+    replay = await box.resumes.missed(TOPIC, after)
+    assert pages(box, replay, after, 1)[0] == [92, 91]
 
 
 async def test_no_page_passes_a_number_that_is_missing_here(box: Box) -> None:
     # Of Oregon 91 to 93 and 95 to 97 have arrived: 94 is missing.
     box.comes(*(oregon(n) for n in (91, 92, 93, 95, 96, 97)))
     after = token(oregon=93)
-    recalled = await box.resumer.recover(TOPIC, after)
-    taken, position = pages(box, recalled, after, 2)
+    replay = await box.resumes.missed(TOPIC, after)
+    taken, position = pages(box, replay, after, 2)
     assert (taken, position.covers(OREGON, 93), position.covers(OREGON, 94)) == (
         [95, 96, 97],
         True,
         False,
     )
     box.comes(oregon(94))
-    again = await box.resumer.recover(TOPIC, encode(position))
+    again = await box.resumes.missed(TOPIC, encode(position))
     assert sorted(seqs(again)) == [94, 95, 96, 97]
 
 
@@ -475,17 +479,17 @@ async def test_a_page_holds_so_many_bytes_and_one_message_at_least(box: Box) -> 
     large = b'"' + b"x" * 5_000 + b'"'
     box.comes(*(oregon(n, body=large) for n in range(91, 96)))
     after = token(oregon=90)
-    recalled = await box.resumer.recover(TOPIC, after)
-    weight = recalled.publications[0].weight
+    replay = await box.resumes.missed(TOPIC, after)
+    weight = replay.publications[0].weight
     for most, count in ((1, 1), (2 * weight, 2), (3 * weight - 1, 2)):
-        taken, _ = page(recalled, after, box.hub, limit=100, most_bytes=most)
+        taken, _ = page(replay, after, box.hub, limit=100, most_bytes=most)
         assert len(taken) == count
 
 
 async def test_the_position_of_the_last_page_is_that_of_the_gateway(box: Box) -> None:
     box.comes(oregon(91), dublin(10, 501, topic="live.other"))
-    recalled = await box.resumer.recover(TOPIC, token(oregon=90))
-    taken, position = pages(box, recalled, token(oregon=90), 1)
+    replay = await box.resumes.missed(TOPIC, token(oregon=90))
+    taken, position = pages(box, replay, token(oregon=90), 1)
     assert taken == [91]
     assert {hash_: one.mark for hash_, one in position.listed.items()} == {
         log_hash(OREGON): 91,

@@ -7,12 +7,12 @@ from envelopes import envelope
 from gateways import TABLE
 
 from gateway.core.core import Core
-from gateway.past.recalled import Recalled
+from gateway.past.replay import Replay
 from gateway.process.settings import GatewaySettings
 from gateway.readers.connection import Connection
 from gateway.wire.frames import Variant
 from gateway.wire.outbox import OutboxLimits
-from gateway.wire.protocol import Subscribe, Subscribed
+from gateway.wire.protocol import Subscribed
 from gateway.wire.publication import Publication
 from newsfabric.closing import TOO_BIG, CloseReason
 from newsfabric.store.memory import MemoryStore
@@ -68,8 +68,7 @@ async def test_a_replay_that_is_too_much_ends_once_its_goodbye_was_taken() -> No
     topic = "news.breaking"
     policy = TABLE.known(topic)
     missed = [Publication(envelope(n, topic=topic), policy, f"after {n}") for n in range(1, 6)]
-    verb = Subscribe(topic=topic, position="before")
-    reader.subscribe(verb, Subscribed("before", True, None), Recalled(missed))
+    reader.subscribe(Subscribed(topic, None, "before", True), Replay(missed))
     pushes = [orjson.loads(push) for push in reader.taken]
     assert [(push["type"], push.get("position")) for push in pushes] == [
         ("subscribed", "before"),

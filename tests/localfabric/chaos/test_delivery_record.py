@@ -4,7 +4,6 @@ from hypothesis import strategies as st
 
 from localfabric.chaos.delivery_record import (
     Arrival,
-    Class,
     Connection,
     Delays,
     DeliveryRecord,
@@ -12,6 +11,7 @@ from localfabric.chaos.delivery_record import (
     ReaderProfile,
     Sort,
 )
+from newsfabric.topics import TopicClass
 
 ANN = ReaderProfile(name="ann", habit="staying", topics=frozenset({"news.world"}))
 BOB = ReaderProfile(name="bob", habit="roaming", topics=frozenset({"news.world", "live.final"}))
@@ -22,7 +22,7 @@ def _record() -> DeliveryRecord:
 
 
 def _send(
-    record: DeliveryRecord, n: int, *, klass: Class = "silver", receipted: float | None = 1.1
+    record: DeliveryRecord, n: int, *, klass: TopicClass = "silver", receipted: float | None = 1.1
 ) -> Message:
     message = Message(
         n=n, topic="news.world", klass=klass, region="oregon", sent=1.0, receipted=receipted

@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 
 from newsfabric.amqp import Delivery
 from newsfabric.messages.envelope import receive
-from newsfabric.topics import TopicClass
+from newsfabric.topics import CLASSES, TopicClass
 from wholesale.common.source import QueueSource
 from wholesale.router.jobs import Claim, Job
 from wholesale.router.waiting import Waiting
-
-CLASSES: list[TopicClass] = ["gold", "silver", "bronze"]
 
 
 def job(topic_class: TopicClass, number: int = 0) -> Job:
@@ -65,7 +63,7 @@ def test_a_room_for_nothing_is_refused():
         Waiting(bronze_room=0)
 
 
-@given(st.lists(st.sampled_from(CLASSES) | st.integers(1, 5)), st.integers(1, 4))
+@given(st.lists(st.sampled_from([*CLASSES]) | st.integers(1, 5)), st.integers(1, 4))
 def test_each_job_leaves_once_taken_or_dropped_and_only_bronze_is_dropped(
     steps: list[TopicClass | int], room: int
 ):

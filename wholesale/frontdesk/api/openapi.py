@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from newsfabric.messages.envelope import JSON, MAX_EXPIRATION, MAX_INTEGER, Limits
+from newsfabric.topics import CLASSES
 from wholesale.frontdesk.api.publication import (
     IDEMPOTENCY_KEY,
     MAX_SHORT,
@@ -122,7 +123,7 @@ _REHEARSED: Final = {
     "properties": {
         "dry_run": {"const": True},
         "topic": {"type": "string"},
-        "class": {"enum": ["gold", "silver", "bronze"]},
+        "class": {"enum": list(CLASSES)},
         "message_id": {"type": "string"},
         "identity": {"type": "string"},
     },

@@ -20,7 +20,7 @@ from gateway.memory.hub import Hub
 from gateway.memory.memory import TopicMemory
 from gateway.past.archive import Archive
 from gateway.past.late import is_late
-from gateway.past.recalled import Recalled
+from gateway.past.replay import Question, Replay
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import SingleFlight, Spawn
 from gateway.wire.protocol import Gap
@@ -59,8 +59,8 @@ _Batch = Sequence[tuple[str, asyncio.Future[_Read]]]
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
-class Mailroom:
-    """The mailbox reads of one gateway. Lives on the event loop that made it.
+class Mailboxes:
+    """The mailbox reads of one gateway (:class:`.Source`). Lives on the event loop that made it.
 
     ``archive`` has the copies of kept messages, and is notified when the store fails. ``now`` is a
     clock in seconds since the epoch, ``clock`` a monotonic one.
@@ -84,23 +84,26 @@ class Mailroom:
         # A mailbox that can't be read fails at each login of its user.
         self._failing = LineLimit()
 
-    async def collect(self, topic: str) -> Recalled:
-        """Return the messages kept on ``topic``, a user's own, in the order to send them.
+    def answer_from_memory(self, question: Question) -> None:
+        """Return None: a mailbox is always read from the store."""
 
-        Join at once afterwards. StoreError if they can't be read.
-        """
+    async def answer_from_store(self, question: Question) -> Replay:
+        """Return the messages kept on a topic, a user's own; StoreError if they can't be read."""
+        topic = question.topic
         for _ in range(_ATTEMPTS):
             read = await self._read(topic)
             void = [one.envelope for one in read.kept if self.hub.is_void(one.envelope)]
             if void:
-                work = functools.partial(self._as_given, topic, read.kept, void)
+                work = functools.partial(self._replace_void_copies, topic, read.kept, void)
                 read = dataclasses.replace(read, kept=await self._given.do(read, work))
             if read.holds(self.hub.memory(topic)):
-                return self._sorted_out(topic, read)
+                return self._merge_with_memory(topic, read)
         # Memory loses this user's new messages before the store has answered.
         raise StoreUnavailable(f"{topic} can't be read as fast as it grows")
 
-    async def _as_given(self, topic: str, kept: list[Kept], void: Sequence[Envelope]) -> list[Kept]:
+    async def _replace_void_copies(
+        self, topic: str, kept: list[Kept], void: Sequence[Envelope]
+    ) -> list[Kept]:
         """Return ``kept``, for which the store gives the newest copy of each message.
 
         A copy whose number is ``void`` here is replaced by another copy of its message.
@@ -186,17 +189,17 @@ class Mailroom:
                 # The waiter may be gone: mark the exception as retrieved.
                 waiting.exception()
 
-    def _sorted_out(self, topic: str, read: _Read) -> Recalled:
+    def _merge_with_memory(self, topic: str, read: _Read) -> Replay:
         now = self.now()
         # A message that has only void numbers arrives later, under another number.
-        there = [one for one in read.kept if not self.hub.is_void(one.envelope)]
-        self._hear_of(there, now)
-        self.hub.past(topic, (one.envelope for one in there), now)
+        not_void = [one for one in read.kept if not self.hub.is_void(one.envelope)]
+        self._publish_new(not_void, now)
+        self.hub.past(topic, (one.envelope for one in not_void), now)
         memory = self.hub.memory(topic)
-        lately = memory.recent(now).lately(read.arrived, read.began_ms - _LAG_MS)
+        lately = memory.arrived_or_routed_since(read.arrived, read.began_ms - _LAG_MS, now)
         marks = [one.mark for one in lately if one.mark is not None]
         dismissed = {mark.identity for mark in marks if mark.kind == "dismiss"}
-        kept = [one for one in there if one.envelope.identity not in dismissed]
+        kept = [one for one in not_void if one.envelope.identity not in dismissed]
         known = {one.envelope.identity for one in kept}
         told = {(mark.identity, mark.kind) for one in kept for mark in one.marks}
         policy = memory.policy
@@ -216,10 +219,10 @@ class Mailroom:
             found[-1] = Publication(last.envelope, policy, position)
         gap = None if len(read.kept) < MAX_MAILBOX else Gap.TOO_MANY
         # A message whose number is missing here is sent to all readers when it is found.
-        is_ahead = not all(self.hub.was_given(one.envelope) for one in there)
-        return Recalled(found, gap, is_ahead)
+        has_unpublished = not all(self.hub.was_given(one.envelope) for one in not_void)
+        return Replay(found, gap, has_unpublished)
 
-    def _hear_of(self, kept: Sequence[Kept], now: float) -> None:
+    def _publish_new(self, kept: Sequence[Kept], now: float) -> None:
         """Publish kept messages that the feed hasn't brought yet; their later copies are dropped.
 
         A message too old to be offered at once (:mod:`gateway.past.late`) is sent only to the

@@ -1,4 +1,4 @@
-"""Windows: a read of the store is used for a minute, with other reads that fill its gaps."""
+"""A read of the store is used for a minute, with other reads that fill its gaps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from envelopes import START_MS, envelope
 
 from gateway.memory.forgotten import Forgotten
 from gateway.memory.memory import TopicMemory
-from gateway.memory.windows import Window, fitting
+from gateway.memory.store_reads import StoreRead, usable_reads
 from gateway.wire.publication import Publication
 from newsfabric.topics import TopicPolicy
 
@@ -24,49 +24,51 @@ def message(number: int, **fields: Any) -> Publication:
     return Publication(envelope(number, **fields), POLICY, None)
 
 
-def was_read(window: Window, *messages: Publication, reach_ms: int = 0, now: float = NOW) -> None:
+def was_read(
+    one_read: StoreRead, *messages: Publication, reach_ms: int = 0, now: float = NOW
+) -> None:
     found = {one.envelope.identity: one for one in messages}
-    window.was_read(found, reach_ms, now, spoilt=False)
+    one_read.was_read(found, reach_ms, now, spoilt=False)
 
 
 def read(
     memory: TopicMemory, region: str, *messages: Publication, reach_ms: int = 0, now: float = NOW
-) -> Window:
-    """Return a window whose read brought everything from ``reach_ms`` on."""
-    window = memory.begin_read(region, 0)
-    was_read(window, *messages, reach_ms=reach_ms, now=now)
-    return window
+) -> StoreRead:
+    """Return a read whose read brought everything from ``reach_ms`` on."""
+    one_read = memory.begin_read(region, 0)
+    was_read(one_read, *messages, reach_ms=reach_ms, now=now)
+    return one_read
 
 
 def regions(memory: TopicMemory, now: float = NOW) -> set[str]:
-    return set(fitting(memory.windows, memory.lost, now))
+    return set(usable_reads(memory.store_reads, memory.lost, now))
 
 
-def test_a_window_fits_for_a_minute_as_long_as_somebody_keeps_it() -> None:
+def test_a_read_fits_for_a_minute_as_long_as_somebody_keeps_it() -> None:
     its = memory()
     assert regions(its) == set()
-    window = read(its, "dublin")
-    assert fitting(its.windows, 0, NOW + 59.9) == {"dublin": window}
+    one_read = read(its, "dublin")
+    assert usable_reads(its.store_reads, 0, NOW + 59.9) == {"dublin": one_read}
     assert regions(its, NOW + 60.0) == set()
-    del window
+    del one_read
     assert regions(its) == set()
 
 
-def test_a_window_fits_when_it_was_read() -> None:
+def test_a_read_fits_when_it_was_read() -> None:
     its = memory()
-    window = its.begin_read("dublin", 0)
+    one_read = its.begin_read("dublin", 0)
     assert regions(its) == set()
-    was_read(window)
+    was_read(one_read)
     assert regions(its) == {"dublin"}
 
 
-def test_a_window_fits_until_memory_has_lost_what_came_since() -> None:
+def test_a_read_fits_until_memory_has_lost_what_came_since() -> None:
     its = memory()
     its.add(message(1))
-    window = read(its, "dublin")
+    one_read = read(its, "dublin")
     for number in (2, 3):
         its.add(message(number))
-    assert fitting(its.windows, its.lost, NOW) == {"dublin": window}
+    assert usable_reads(its.store_reads, its.lost, NOW) == {"dublin": one_read}
     its.add(message(4))
     assert regions(its) == set()
 
@@ -74,7 +76,7 @@ def test_a_window_fits_until_memory_has_lost_what_came_since() -> None:
 def test_a_copy_that_came_later_is_noted_where_its_message_was_read() -> None:
     its, one, other = memory(), message(1), message(1)
     kept = [read(its, "dublin", one)]
-    # The read of this window is under way.
+    # The read of this read is under way.
     kept.append(its.begin_read("oregon", 0))
     its.note_copy(envelope(1, origin="tokyo"))
     was_read(kept[1], other)
@@ -83,7 +85,7 @@ def test_a_copy_that_came_later_is_noted_where_its_message_was_read() -> None:
         assert [copy.log.region for copy in found.copies] == ["oregon", "tokyo"]
 
 
-def test_a_window_that_lacks_a_message_fits_with_another_one_that_has_it() -> None:
+def test_a_read_that_lacks_a_message_fits_with_another_one_that_has_it() -> None:
     its = memory()
     dublin = read(its, "dublin", message(1), now=NOW - 30)
     others = [read(its, "tokyo"), read(its, "oregon"), its.begin_read("seoul", 0)]
@@ -93,23 +95,23 @@ def test_a_window_that_lacks_a_message_fits_with_another_one_that_has_it() -> No
     assert regions(its) == {"dublin", "tokyo", "oregon", "seoul"}
     assert regions(its, NOW + 30) == {"tokyo", "seoul"}
     dublin = read(its, "dublin")
-    assert set(fitting(its.windows, its.lost, NOW)) == {"dublin", "tokyo", "seoul"}
-    assert dublin in its.windows
+    assert set(usable_reads(its.store_reads, its.lost, NOW)) == {"dublin", "tokyo", "seoul"}
+    assert dublin in its.store_reads
 
 
-def test_of_a_region_only_the_newest_window_counts_whoever_holds_another_one() -> None:
+def test_of_a_region_only_the_newest_read_counts_whoever_holds_another_one() -> None:
     its = memory()
     kept = [read(its, "dublin", reach_ms=START_MS + 5), read(its, "dublin", message(1))]
-    assert fitting(kept, 0, NOW) == fitting(kept[::-1], 0, NOW) == {"dublin": kept[1]}
+    assert usable_reads(kept, 0, NOW) == usable_reads(kept[::-1], 0, NOW) == {"dublin": kept[1]}
     # The older one lacks a message that the newer one has, and the newest one lacks another one.
     its.note_copy(envelope(1, origin="dublin", at=5))
-    assert fitting(kept, 0, NOW) == fitting(kept[::-1], 0, NOW) == {"dublin": kept[1]}
+    assert usable_reads(kept, 0, NOW) == usable_reads(kept[::-1], 0, NOW) == {"dublin": kept[1]}
     kept.append(read(its, "dublin"))
     its.note_copy(envelope(1, origin="dublin"))
     assert regions(its) == set()
 
 
-def test_whoever_needs_a_window_that_needs_another_one_goes_with_it() -> None:
+def test_whoever_needs_a_read_that_needs_another_one_goes_with_it() -> None:
     its = memory()
     kept = [
         read(its, "dublin", message(1), now=NOW - 30),
@@ -118,27 +120,27 @@ def test_whoever_needs_a_window_that_needs_another_one_goes_with_it() -> None:
     ]
     its.note_copy(envelope(1))
     its.note_copy(envelope(2, origin="tokyo"))
-    assert len(fitting(its.windows, its.lost, NOW)) == len(kept)
+    assert len(usable_reads(its.store_reads, its.lost, NOW)) == len(kept)
     assert regions(its, NOW + 30) == set()
 
 
-def test_what_memory_has_and_what_is_older_than_a_window_needs_nothing() -> None:
+def test_what_memory_has_and_what_is_older_than_a_read_needs_nothing() -> None:
     its = memory()
-    window = its.begin_read("oregon", 0)
-    was_read(window, reach_ms=START_MS + 2)
+    one_read = its.begin_read("oregon", 0)
+    was_read(one_read, reach_ms=START_MS + 2)
     its.note_copy(envelope(1, at=1))
     # It arrives after the read: memory has it, and will have its copies. Another read begins.
     its.add(message(2, at=2))
     another = its.begin_read("dublin", 0)
     its.note_copy(envelope(2, at=3, router="oregon-router-2"))
-    assert fitting(its.windows, its.lost, NOW) == {"oregon": window}
+    assert usable_reads(its.store_reads, its.lost, NOW) == {"oregon": one_read}
     its.note_copy(envelope(3, at=2))
     assert regions(its) == set()
     was_read(another)
     assert regions(its) == {"dublin"}
 
 
-def test_a_window_that_is_too_far_behind_fits_no_more_and_spoils_no_other() -> None:
+def test_a_read_that_is_too_far_behind_fits_no_more_and_spoils_no_other() -> None:
     its = memory()
     every = [message(number) for number in range(1_025)]
     kept = [read(its, "dublin", *every), read(its, "oregon"), its.begin_read("tokyo", 0)]

@@ -14,8 +14,8 @@ from envelopes import START_MS, envelope
 from gateway.logs.logs import Logs
 from gateway.memory.hub import Hub
 from gateway.past.archive import Archive
-from gateway.past.mailroom import Mailroom
-from gateway.past.recalled import Recalled
+from gateway.past.mailbox import Mailboxes
+from gateway.past.replay import Question, Replay
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import Tasks
 from gateway.wire.position import log_of
@@ -54,13 +54,16 @@ class Store(MemoryStore):
 
 @dataclasses.dataclass
 class Room:
-    """A mailroom with its hub and store, and the messages published to all."""
+    """Mailboxes with their hub and store, and the messages published to all."""
 
-    mailroom: Mailroom
+    mailboxes: Mailboxes
     hub: Hub
     store: Store
     published: list[Publication]
     away: list[StoreError]
+
+    async def open(self, topic: str) -> Replay:
+        return await self.mailboxes.answer_from_store(Question(topic, NOW))
 
     def arrives(self, *envelopes: Envelope) -> None:
         for one in envelopes:
@@ -76,7 +79,7 @@ async def a_room(**settings: Any) -> AsyncIterator[Room]:
     away: list[StoreError] = []
     archive = Archive(store, told)
     archive.failed = away.append  # type: ignore[method-assign]
-    mailroom = Mailroom(
+    mailboxes = Mailboxes(
         hub=hub,
         store=store,
         archive=archive,
@@ -86,7 +89,7 @@ async def a_room(**settings: Any) -> AsyncIterator[Room]:
         now=lambda: NOW,
         clock=lambda: 0.0,
     )
-    yield Room(mailroom, hub, store, published, away)
+    yield Room(mailboxes, hub, store, published, away)
     await tasks.close()
 
 
@@ -106,7 +109,7 @@ def numbers(publications: Sequence[Publication]) -> list[int]:
 
 async def test_the_devices_of_one_user_who_ask_together_cost_one_read(room: Room) -> None:
     await room.store.write([letter(1)])
-    found = await asyncio.gather(*(room.mailroom.collect("user.42") for _ in range(3)))
+    found = await asyncio.gather(*(room.open("user.42") for _ in range(3)))
     assert [numbers(one.publications) for one in found] == [[1]] * 3
     assert room.store.read == [["user.42"]]
 
@@ -114,7 +117,7 @@ async def test_the_devices_of_one_user_who_ask_together_cost_one_read(room: Room
 async def test_who_waits_while_others_are_read_for_goes_into_the_next_trip() -> None:
     async with a_room(mailbox_reads=1, mailbox_batch=3) as room:
         topics = [f"user.{n}" for n in range(8)]
-        await asyncio.gather(*map(room.mailroom.collect, topics))
+        await asyncio.gather(*map(room.open, topics))
         assert list(map(len, room.store.read)) == [3, 3, 2]
         assert [topic for batch in room.store.read for topic in batch] == topics
 
@@ -131,7 +134,7 @@ async def test_so_many_are_read_at_once_and_no_more() -> None:
             at_once -= 1
 
         room.store.before = count
-        await asyncio.gather(*(room.mailroom.collect(f"user.{n}") for n in range(9)))
+        await asyncio.gather(*(room.open(f"user.{n}") for n in range(9)))
         assert most == 2
         assert len(room.store.read) == 9
 
@@ -144,28 +147,28 @@ async def test_what_memory_has_lost_meanwhile_is_read_again(room: Room) -> None:
             room.arrives(*late)
 
     room.store.before = all_come_during_the_first
-    reading = asyncio.create_task(room.mailroom.collect("user.42"))
+    reading = asyncio.create_task(room.open("user.42"))
     await asyncio.sleep(0)
     found = await reading
     # Memory keeps three, so only the store has the first two.
     assert len(room.store.read) == 2
     assert numbers(found.publications) == [3, 4, 5]
     await room.store.write(late)
-    assert numbers((await room.mailroom.collect("user.42")).publications) == [1, 2, 3, 4, 5]
+    assert numbers((await room.open("user.42")).publications) == [1, 2, 3, 4, 5]
 
 
 async def test_a_mailbox_that_grows_faster_than_it_can_be_read_isnt_given_out(room: Room) -> None:
     count = iter(range(1, 1_000))
     room.store.before = lambda: room.arrives(*(letter(next(count)) for _ in range(5)))
     with pytest.raises(StoreUnavailable, match="as fast as it grows"):
-        await room.mailroom.collect("user.42")
+        await room.open("user.42")
     assert len(room.store.read) == 3
 
 
 async def test_what_is_news_to_the_gateway_is_published_to_everyone(room: Room) -> None:
     room.arrives(letter(1))
     await room.store.write([letter(1), letter(2)])
-    found = await room.mailroom.collect("user.42")
+    found = await room.open("user.42")
     assert numbers(found.publications) == [1, 2]
     assert numbers(room.published) == [2]
     assert room.hub.offer(letter(2), NOW) is None
@@ -178,7 +181,7 @@ async def test_what_was_routed_a_moment_ago_is_given_though_the_store_lacks_it_b
     new = letter(1, at=-300_000)
     room.hub.logs.heard(log_of(new), 1, 0, sent_ms=START_MS - 300_000, now=0.0)
     room.arrives(new)
-    found = await room.mailroom.collect("user.42")
+    found = await room.open("user.42")
     assert numbers(found.publications) == [1]
 
 
@@ -188,14 +191,14 @@ async def test_what_is_unseen_and_older_than_two_minutes_goes_to_who_asks_at_onc
     """Another copy of it may have been given so long ago that it is forgotten."""
     late, young = letter(1, at=-60_001), letter(2, at=-60_000)
     await room.store.write([late, young])
-    found = await room.mailroom.collect("user.42")
+    found = await room.open("user.42")
     assert numbers(found.publications) == [1, 2]
     assert numbers(room.published) == [2]
     # After the look-up of its copies it is given to all devices: to the asking one a second time.
-    assert found.is_ahead
+    assert found.has_unpublished
     assert not room.hub.knows(late)
     assert room.hub.offer(late, NOW) is not None
-    assert not (await room.mailroom.collect("user.42")).is_ahead
+    assert not (await room.open("user.42")).has_unpublished
 
 
 async def test_a_row_whose_number_is_void_is_not_given(room: Room) -> None:
@@ -204,7 +207,7 @@ async def test_a_row_whose_number_is_void_is_not_given(room: Room) -> None:
     room.hub.logs.heard(log_of(void), 2, 2, sent_ms=START_MS, now=0.0)
     room.hub.logs.skip(log_of(void), 1, 1)
     await room.store.write([void, other])
-    found = await room.mailroom.collect("user.42")
+    found = await room.open("user.42")
     assert numbers(found.publications) == [2]
     again = letter(1, router="oregon-router-2")
     assert room.hub.offer(again, NOW) is not None
@@ -218,7 +221,7 @@ async def test_of_a_message_whose_newest_copy_ended_void_another_copy_counts(roo
     room.hub.logs.saw(log_of(again), 1)
     await room.store.write([void, again, letter(2, at=-599_000)])
     await room.store.mark([UserMark(topic="user.42", id=void.id, kind="read", at_ms=START_MS)])
-    found = await room.mailroom.collect("user.42")
+    found = await room.open("user.42")
     told = [(one.envelope.router, one.mark is not None) for one in found.publications]
     assert told == [
         ("oregon-router-3", False),
@@ -243,8 +246,8 @@ async def test_the_devices_of_one_user_who_ask_together_look_for_another_copy_on
         return await since(topic, **limits)
 
     monkeypatch.setattr(room.store, "since", noted)
-    found = await asyncio.gather(*(room.mailroom.collect("user.42") for _ in range(3)))
-    given = [[one.envelope.router for one in recalled.publications] for recalled in found]
+    found = await asyncio.gather(*(room.open("user.42") for _ in range(3)))
+    given = [[one.envelope.router for one in replay.publications] for replay in found]
     assert given == [["oregon-router-3"]] * 3
     assert looked == ["user.42"]
 
@@ -252,7 +255,7 @@ async def test_the_devices_of_one_user_who_ask_together_look_for_another_copy_on
 async def test_what_was_past_when_the_gateway_began_is_no_news(room: Room) -> None:
     room.hub.logs.begin([DirectoryRow(Log("oregon", "oregon-router-1", START_MS), low=2)], now=0.0)
     await room.store.write([letter(1), letter(2), letter(3)])
-    found = await room.mailroom.collect("user.42")
+    found = await room.open("user.42")
     assert numbers(found.publications) == [1, 2, 3]
     assert numbers(room.published) == [3]
     # A copy by another router is dropped.
@@ -263,7 +266,7 @@ async def test_what_is_older_than_the_window_takes_no_room_in_it(room: Room) -> 
     # A number of a router that has ended since.
     old = letter(1, at=-7_200_000, epoch=1)
     await room.store.write([old, letter(2)])
-    found = await room.mailroom.collect("user.42")
+    found = await room.open("user.42")
     assert numbers(found.publications) == [1, 2]
     assert len(room.hub.seen) == 1
 
@@ -278,9 +281,9 @@ async def test_a_mark_that_came_lately_counts_though_the_store_hasnt_got_it(room
         return letter(seq, type=ANNOUNCEMENT, body=body)
 
     room.arrives(*letters, announced(3, letters[0], "dismiss"), announced(4, letters[1], "read"))
-    found = await room.mailroom.collect("user.42")
+    found = await room.open("user.42")
     assert numbers(found.publications) == [2, 4]
-    assert found.recovered
+    assert found.gap is None
     assert [one.position is None for one in found.publications] == [True, False]
 
 
@@ -289,24 +292,24 @@ async def test_a_store_that_fails_fails_all_who_wait_for_it_and_nobody_after(
     room: Room, error: Exception
 ) -> None:
     room.store.error = error
-    asked = [room.mailroom.collect(f"user.{n % 2}") for n in range(4)]
+    asked = [room.open(f"user.{n % 2}") for n in range(4)]
     found = await asyncio.gather(*asked, return_exceptions=True)
     assert all(isinstance(one, StoreUnavailable) for one in found)
     assert len(room.away) == len(room.store.read) == 1
     room.store.error = None
-    assert (await room.mailroom.collect("user.1")).recovered
+    assert (await room.open("user.1")).gap is None
 
 
 async def test_a_store_that_doesnt_answer_is_given_up() -> None:
     async with a_room(store_timeout=0.01) as room:
         room.store.before = lambda: asyncio.sleep(60)
         with pytest.raises(StoreUnavailable, match="doesn't answer"):
-            await room.mailroom.collect("user.42")
+            await room.open("user.42")
 
 
 async def test_so_many_may_wait_and_no_more() -> None:
     async with a_room(mailbox_reads=1, mailbox_batch=1, mailboxes_waiting=2) as room:
-        asked = [asyncio.create_task(room.mailroom.collect(f"user.{n}")) for n in range(4)]
+        asked = [asyncio.create_task(room.open(f"user.{n}")) for n in range(4)]
         found = await asyncio.gather(*asked, return_exceptions=True)
         refused = [one for one in found if isinstance(one, StoreUnavailable)]
         assert len(refused) == 2
@@ -315,8 +318,8 @@ async def test_so_many_may_wait_and_no_more() -> None:
 
 async def test_one_who_leaves_takes_nothing_from_the_others(room: Room) -> None:
     await room.store.write([letter(1)])
-    first = asyncio.create_task(room.mailroom.collect("user.42"))
-    second = asyncio.create_task(room.mailroom.collect("user.42"))
+    first = asyncio.create_task(room.open("user.42"))
+    second = asyncio.create_task(room.open("user.42"))
     await asyncio.sleep(0)
     first.cancel()
     assert numbers((await second).publications) == [1]
@@ -330,12 +333,12 @@ async def test_a_spoilt_mailbox_costs_nobody_else_anything(room: Room) -> None:
         room.store.error = StoreError("garbage") if spoilt else None
 
     room.store.before = spoil
-    asked = [room.mailroom.collect(f"user.{n}") for n in range(1, 6)]
+    asked = [room.open(f"user.{n}") for n in range(1, 6)]
     *others, last = await asyncio.gather(*asked[:2], *asked[3:], asked[2], return_exceptions=True)
     assert isinstance(last, StoreError)
-    for n, recalled in zip((1, 2, 4, 5), others, strict=True):
-        assert isinstance(recalled, Recalled)
-        assert numbers(recalled.publications) == [n]
+    for n, replay in zip((1, 2, 4, 5), others, strict=True):
+        assert isinstance(replay, Replay)
+        assert numbers(replay.publications) == [n]
     # The store itself is healthy.
     assert room.away == []
 
@@ -344,7 +347,7 @@ async def test_what_grows_too_fast_doesnt_make_the_store_rest(room: Room) -> Non
     count = iter(range(1, 1_000))
     room.store.before = lambda: room.arrives(*(letter(next(count)) for _ in range(5)))
     with pytest.raises(StoreUnavailable):
-        await room.mailroom.collect("user.42")
+        await room.open("user.42")
     assert room.away == []
 
 
@@ -356,7 +359,7 @@ async def test_a_store_that_goes_away_while_a_batch_is_read_apart_is_asked_no_mo
         room.store.error = StoreError("garbage") if first else StoreUnavailable("away")
 
     room.store.before = go_away
-    asked = (room.mailroom.collect(f"user.{n}") for n in range(5))
+    asked = (room.open(f"user.{n}") for n in range(5))
     found = await asyncio.gather(*asked, return_exceptions=True)
     assert all(isinstance(one, StoreUnavailable) for one in found)
     assert [len(topics) for topics in room.store.read] == [5, 1]

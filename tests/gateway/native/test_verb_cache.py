@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from gateway.native.readers import SHORT, Said, Sayings
-from gateway.past.recalled import Recalled
-from gateway.wire.protocol import Ping, Subscribed
+from gateway.answers.ping import Ping
+from gateway.native.readers import SHORT, CachedVerb, VerbCache
+from gateway.past.replay import Replay
+from gateway.wire.protocol import Subscribed
 
 ANSWER = b"x" * 1_000
 
 
-def said(number: int, answer: bytes = ANSWER) -> Said:
-    return Said(b"%d" % number, Ping(ref=number), answer=answer)
+def said(number: int, answer: bytes = ANSWER) -> CachedVerb:
+    return CachedVerb(b"%d" % number, Ping(ref=number), answer=answer)
 
 
 def test_what_was_said_longest_ago_goes_first() -> None:
-    sayings = Sayings(10_000)
+    sayings = VerbCache(10_000)
     for number in range(3):
         sayings.keep(said(number))
     assert sayings.find(b"0") == said(0)
@@ -25,7 +26,7 @@ def test_what_was_said_longest_ago_goes_first() -> None:
 
 
 def test_however_many_texts_there_are_they_stay_within_their_bytes() -> None:
-    sayings = Sayings(100_000)
+    sayings = VerbCache(100_000)
     for number in range(10_000):
         sayings.keep(said(number))
         assert sayings.bytes <= 100_000
@@ -35,36 +36,36 @@ def test_however_many_texts_there_are_they_stay_within_their_bytes() -> None:
 
 
 def test_an_answer_that_grows_is_weighed_again() -> None:
-    sayings = Sayings(10_000)
+    sayings = VerbCache(10_000)
     one, other = said(1), said(2)
     sayings.keep(one)
     sayings.keep(other)
     other.answer = bytes(6_000)
-    sayings.weigh(other)
+    sayings.update_weight(other)
     assert (sayings.find(b"1"), sayings.find(b"2")) == (None, other)
-    sayings.weigh(one)
+    sayings.update_weight(one)
     assert sayings.find(b"1") is None, "what is forgotten stays so"
 
 
 def test_a_long_text_is_not_remembered() -> None:
-    sayings = Sayings()
-    long = Said(b"x" * (SHORT + 1), Ping())
+    sayings = VerbCache()
+    long = CachedVerb(b"x" * (SHORT + 1), Ping())
     sayings.keep(long)
     assert sayings.find(long.text) is None
 
 
 def test_what_was_replayed_is_not_kept_alive() -> None:
     one = said(1)
-    replay, told = Recalled([]), Subscribed("AQ")
+    replay, told = Replay([]), Subscribed("news.a", None, "AQ")
     one.note(replay, told, 7, b"answer")
-    assert (one.told, one.batch, one.answer) == (told, 7, b"answer")
+    assert (one.reply, one.batch, one.answer) == (told, 7, b"answer")
     assert one.replays(replay)
     # Another replay, though it has the same content.
-    assert not one.replays(Recalled([]))
+    assert not one.replays(Replay([]))
     del replay
     assert one.replay is not None
     assert one.replay() is None
 
 
 def test_what_was_never_answered_replays_nothing() -> None:
-    assert not said(1).replays(Recalled([]))
+    assert not said(1).replays(Replay([]))

@@ -19,10 +19,9 @@ from typing import Final, NamedTuple
 from gateway.memory.hub import Hub
 from gateway.memory.memory import Selection, TopicMemory
 from gateway.past.archive import Archive
-from gateway.past.recalled import Answers, Recalled
+from gateway.past.replay import AnswerCache, Question, Replay
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import SingleFlight, Spawn
-from gateway.wire.protocol import History, Subscribe
 from gateway.wire.publication import Publication
 from newsfabric.errors import StoreError
 from newsfabric.messages.envelope import Envelope
@@ -33,10 +32,10 @@ _ANSWERS: Final = 64
 _ANSWERS_BYTES: Final = 32 << 20
 # Number of tries, if memory is forgotten and made anew during a read.
 _ATTEMPTS: Final = 2
-NOTHING: Final = Recalled([])
+NOTHING: Final = Replay([])
 
 
-class _Asked(NamedTuple):
+class _Part(NamedTuple):
     """A part of a topic's past: its ``last`` messages, its messages since a second, or neither."""
 
     topic: str
@@ -51,12 +50,15 @@ class _Older:
     memory: TopicMemory
     publications: list[Publication]
     stamp: tuple[int, int] | None = None
-    found: Recalled = NOTHING
+    found: Replay = NOTHING
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
-class Past:
-    """Answers for all readers of one gateway. ``now`` is a clock in seconds since the epoch."""
+class Rewinds:
+    """Rewinds and histories for all readers of one gateway (:class:`.Source`).
+
+    ``now`` is a clock in seconds since the epoch.
+    """
 
     hub: Hub
     archive: Archive
@@ -66,51 +68,47 @@ class Past:
 
     def __post_init__(self) -> None:
         self._warming: SingleFlight[str, None] = SingleFlight(self.spawn)
-        self._reading: SingleFlight[_Asked, _Older] = SingleFlight(self.spawn)
-        self._answers: Answers[_Asked] = Answers(_ANSWERS, _ANSWERS_BYTES)
+        self._reading: SingleFlight[_Part, _Older] = SingleFlight(self.spawn)
+        self._answers: AnswerCache[_Part] = AnswerCache(_ANSWERS, _ANSWERS_BYTES)
 
-    def recall(self, verb: Subscribe, asked_at: float) -> Recalled | None:
-        """Return the messages that come first for a ``subscribe`` received at ``asked_at``.
-
-        None if the store has to be asked (:meth:`recover`). The answer holds until anything else is
-        offered to the hub.
-        """
-        policy = self.hub.table.known(verb.topic)
-        if verb.rewind is None and not policy.latest:
+    def answer_from_memory(self, question: Question) -> Replay | None:
+        """See :meth:`.Source.answer_from_memory`."""
+        policy = self.hub.table.known(question.topic)
+        if question.rewind is None and not policy.latest:
             return NOTHING
-        memory = self.hub.memory(verb.topic)
+        memory = self.hub.memory(question.topic)
         if not memory.warm:
             return None
-        asked = _asked(verb, asked_at)
+        asked = _part(question)
         if policy.access == "owner":
             # Only its owner asks for this topic: the answer isn't shared.
             found = self._look(asked)
         else:
             version, now = memory.version, self.now()
             found = self._answers.get(asked, version, now, lambda: self._look(asked))
-        return None if found is None else found.since(_since_ms(verb, asked_at))
+        return None if found is None else found.since(_since_ms(question))
 
-    async def recover(self, verb: Subscribe, asked_at: float) -> Recalled:
-        """Return :meth:`recall`, reading the store if needed. Subscribe at once afterwards.
+    async def answer_from_store(self, question: Question) -> Replay:
+        """See :meth:`.Source.answer_from_store`.
 
         Messages that can't be read are left out: new messages matter more than old ones.
         """
-        asked, topic = _asked(verb, asked_at), verb.topic
+        asked, topic = _part(question), question.topic
         older = _Older(self.hub.memory(topic), [])
         try:
             await self._warm(topic)
-            found = self.recall(verb, asked_at)
+            found = self.answer_from_memory(question)
             if found is not None:
                 return found
-            for _ in range(_ATTEMPTS if verb.rewind is not None else 0):
-                with self.hub.memory(topic).held(self.settings.reader.rewind):
+            for _ in range(_ATTEMPTS if question.rewind is not None else 0):
+                with self.hub.memory(topic).keep_more(self.settings.reader.rewind):
                     older = await self._reading.do(asked, lambda: self._read(asked))
                 if older.memory is self.hub.memory(topic):
                     break
                 # Messages that arrived meanwhile may be in neither memory nor the read.
         except StoreError as exc:
             self.archive.failed(exc)
-        return self._with_older(asked, older).since(_since_ms(verb, asked_at))
+        return self._with_older(asked, older).since(_since_ms(question))
 
     async def try_to_warm(self, topic: str) -> None:
         """Warm ``topic``, unless it is warm; a store that can't be read is no error here."""
@@ -119,42 +117,42 @@ class Past:
         except StoreError as exc:
             self.archive.failed(exc)
 
-    def recall_history(self, verb: History) -> Selection | None:
+    def history_from_memory(self, topic: str, limit: int, before: str | None) -> Selection | None:
         """Return the answer to ``history``; None if the store has to be asked."""
-        memory, now = self.hub.memory(verb.topic), self.now()
+        memory, now = self.hub.memory(topic), self.now()
         if not memory.warm:
             return None
-        found = memory.recent(now).last(verb.limit, before=verb.before)
+        found = memory.newest(limit, now, before=before)
         return found if found.covered else None
 
-    async def recover_history(self, verb: History) -> Selection:
-        """Return :meth:`recall_history`, reading the store if needed; StoreError if that fails."""
+    async def history_from_store(self, topic: str, limit: int, before: str | None) -> Selection:
+        """Return the answer to ``history``, reading the store if needed; StoreError if it fails."""
         try:
-            await self._warm(verb.topic)
-            found = self.recall_history(verb)
+            await self._warm(topic)
+            found = self.history_from_memory(topic, limit, before)
             if found is not None:
                 return found
-            stored = await self.archive.history(verb.topic, limit=verb.limit, before=verb.before)
+            stored = await self.archive.history(topic, limit=limit, before=before)
         except StoreError as exc:
             self.archive.failed(exc)
             raise
-        policy = self.hub.memory(verb.topic).policy
+        policy = self.hub.memory(topic).policy
         read = [Publication(e, policy, None) for e in stored.envelopes]
         return Selection(read, covered=True, missing=stored.missing, cut=stored.cut)
 
-    def _look(self, asked: _Asked) -> Recalled | None:
+    def _look(self, asked: _Part) -> Replay | None:
         selected = self._remembered(asked)
-        return Recalled(selected.publications) if selected.covered else None
+        return Replay(selected.publications) if selected.covered else None
 
-    def _remembered(self, asked: _Asked) -> Selection:
+    def _remembered(self, asked: _Part) -> Selection:
         memory, now = self.hub.memory(asked.topic), self.now()
         if asked.last is not None:
-            return memory.recent(now).last(asked.last)
+            return memory.newest(asked.last, now)
         if asked.since is not None:
-            return memory.recent(now).since(asked.since * 1000)
+            return memory.routed_since(asked.since * 1000, now)
         return Selection(memory.with_latest([], now), covered=True)
 
-    def _with_older(self, asked: _Asked, older: _Older) -> Recalled:
+    def _with_older(self, asked: _Part, older: _Older) -> Replay:
         memory = self.hub.memory(asked.topic)
         stamp = memory.version, int(self.now())
         if older.stamp != stamp:
@@ -162,10 +160,10 @@ class Past:
             found = [*before, *self._remembered(asked).publications]
             if asked.last is not None:
                 found = found[-asked.last :]
-            older.stamp, older.found = stamp, Recalled(found)
+            older.stamp, older.found = stamp, Replay(found)
         return older.found
 
-    async def _read(self, asked: _Asked) -> _Older:
+    async def _read(self, asked: _Part) -> _Older:
         memory = self.hub.memory(asked.topic)
         limit = asked.last or self.settings.reader.rewind
         since_ms = (asked.since or 0) * 1000
@@ -203,16 +201,16 @@ class Past:
         self.hub.warm(topic, history, latest, complete=complete, now=self.now())
 
 
-def _asked(verb: Subscribe, asked_at: float) -> _Asked:
-    rewind = verb.rewind
+def _part(question: Question) -> _Part:
+    rewind = question.rewind
     if rewind is None:
-        return _Asked(verb.topic, None, None)
-    since = None if rewind.seconds is None else _since_ms(verb, asked_at) // 1000
-    return _Asked(verb.topic, rewind.count, since)
+        return _Part(question.topic, None, None)
+    since = None if rewind.seconds is None else _since_ms(question) // 1000
+    return _Part(question.topic, rewind.count, since)
 
 
-def _since_ms(verb: Subscribe, asked_at: float) -> int:
-    """Return the time since which ``verb`` asks; 0 if it names none."""
-    if verb.rewind is None or verb.rewind.seconds is None:
+def _since_ms(question: Question) -> int:
+    """Return the time since which messages are asked for; 0 if the question names none."""
+    if question.rewind is None or question.rewind.seconds is None:
         return 0
-    return max(0, int((asked_at - verb.rewind.seconds) * 1000))
+    return max(0, int((question.asked_at - question.rewind.seconds) * 1000))
