@@ -21,11 +21,15 @@ REASONS = {
     "drain": 1012, "overload": 1013, "internal": 4100, "slow_reader": 4101, "no_pong": 4203,
     "token_expired": 4202, "unfinished": 1008,
 }  # fmt: skip
-# In the order of the table of settings in docs/dataplane-protocol.md; unused settings are 0.
-LIMITS = (100_000, 25_000, 5_000, 2_000, 16_384, 10_000, 16_384, 128, 256, 10, 20, 256)
-SENDING = (4 << 20, 1 << 20, 10_000, 0, 512, 0, 0, 0, 0, 0, 0)
-ENDING = (1_550_000, 900_000, 60_000, 10_000, 2_000)
-FROM_COOKIE_ON = struct.pack("<BIBBIHQI", 0, 0, 1, 0, 0, 0, 256 << 20, 30_000)
+LIMITS = {
+    "capacity": 100_000, "heartbeat_ms": 25_000, "linger_ms": 5_000, "retry_after_ms": 2_000,
+    "head_bytes": 16_384, "unfinished_ms": 10_000, "message_bytes": 16_384, "topics": 128,
+    "verbs": 256, "verbs_per_second": 10, "refusals": 20, "waiting": 256, "hard_bytes": 4 << 20,
+    "soft_bytes": 1 << 20, "soft_ms": 10_000, "stalled_ms": 30_000, "outbox_bytes": 256 << 20,
+    "fanout_chunk": 512, "identities": 1_550_000, "identity_ms": 900_000, "alone_ms": 60_000,
+    "drain_ms": 10_000, "drain_per_second": 2_000, "websocket": True,
+    "errors": {"already_subscribed": 105, "limit_exceeded": 106, "too_many_requests": 111},
+}  # fmt: skip
 
 
 def send(plane: socket.socket, kind: int, body: bytes) -> None:
@@ -35,11 +39,10 @@ def send(plane: socket.socket, kind: int, body: bytes) -> None:
 
 def attach(plane: socket.socket) -> None:
     """Send the hello and the limits."""
-    send(plane, HELLO, b"nfdp" + struct.pack("<H", 9))
-    body = struct.pack("<28IHB", *LIMITS, *SENDING, *ENDING, 0, len(REASONS))
-    for name, code in REASONS.items():
-        body += text8(name) + struct.pack("<H", code) + text8(name) + struct.pack("<BI", 1, 1_000)
-    send(plane, SETTINGS, body + FROM_COOKIE_ON)
+    send(plane, HELLO, b"nfdp" + struct.pack("<H", 10))
+    like = {"reconnect": True, "retry_after_ms": 1_000}
+    reasons = [{"name": name, "code": code, "text": name} | like for name, code in REASONS.items()]
+    send(plane, SETTINGS, json32(LIMITS | {"reasons": reasons}))
 
 
 def publish(plane: socket.socket, number: int, name: str, body: object) -> None:
@@ -62,7 +65,8 @@ def answer(plane: socket.socket, readers: bytes, auth: bytes, verb: dict[str, st
         user, now_ms = verb.get("token", "")[:64], int(time.time() * 1000)
         times = struct.pack("<QQ", now_ms, now_ms + 3_600_000)
         push = json32({"type": "logged_in", "user": user})
-        send(plane, AUTH, readers + text8(user) + times + bytes16(user.encode()) + push)
+        state = struct.pack("<H", len(blob := user.encode())) + blob
+        send(plane, AUTH, readers + text8(user) + times + state + push)
     elif verb.get("action") == "ping":
         send(plane, REPLY, readers + json32({"type": "pong", "user": auth.decode() or None}))
     else:
@@ -96,11 +100,6 @@ def verbs(body: bytes) -> Iterator[tuple[bytes, bytes, dict[str, str]]]:
 def text8(text: str) -> bytes:
     """Return a short text with its length."""
     return bytes([len(data := text.encode())]) + data
-
-
-def bytes16(data: bytes) -> bytes:
-    """Return an auth state with its length."""
-    return struct.pack("<H", len(data)) + data
 
 
 def json32(value: object) -> bytes:

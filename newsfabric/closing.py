@@ -55,7 +55,8 @@ REBALANCE: Final = CloseReason("rebalance", 4200, "another box serves you better
 TOKEN_EXPIRED: Final = CloseReason("token_expired", 4202, "token expired")
 NO_PONG: Final = CloseReason("no_pong", 4203, "no sign of life")
 
-# A new reason needs its code in docs/protocol.md. One that the data plane uses needs a row in
+# The data plane is sent this table, and the numbers of errors below, in its settings. A new reason
+# needs its code in docs/protocol.md. One that the data plane uses needs a row in
 # dataplane/src/closing.rs and its name in docs/dataplane-protocol.md, below the settings.
 CLOSE_REASONS: Final[tuple[CloseReason, ...]] = (
     PROTOCOL_ERROR,

@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use serde::Deserialize;
+
 /// Return the place under which an address is counted.
 pub fn place_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
@@ -167,7 +169,8 @@ impl Rounds {
 }
 
 /// Addresses with a common prefix: `10.0.0.0/8`, `2001:db8::/32`, or one address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Network {
     start: IpAddr,
     bits: u8,
@@ -193,6 +196,14 @@ impl Network {
             _ => return false,
         };
         differing.leading_zeros() >= u32::from(self.bits)
+    }
+}
+
+impl TryFrom<String> for Network {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Network, &'static str> {
+        Network::parse(&text).ok_or("not a network")
     }
 }
 

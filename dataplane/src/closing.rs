@@ -46,7 +46,6 @@ macro_rules! own_reasons {
     };
 }
 
-// The settings of an older control plane may lack a reason: then `internal` is sent.
 own_reasons! {
     /// The reader broke the framing.
     ProtocolError = "protocol_error", HalfClose;

@@ -29,20 +29,21 @@ pub fn error_push(reference: &str, topic: &str, code: u16, reason: &str) -> Stri
 
 /// Return the `error` push for a verb beyond the rate, with the limits and the time to wait.
 pub fn too_many_push(settings: &Settings) -> String {
-    let Settings { topics, verbs, verbs_per_second, .. } = settings;
+    let Settings { topics, verbs, verbs_per_second, errors, .. } = settings;
     format!(
         concat!(
-            r#"{{"type":"error","code":111,"reason":"too many requests","temporary":true,"#,
+            r#"{{"type":"error","code":{},"reason":"too many requests","temporary":true,"#,
             r#""retry_after_ms":{},"#,
             r#""limits":{{"topics":{},"verbs":{},"verbs_per_second":{}}}}}"#
         ),
-        PAUSE_MS, topics, verbs, verbs_per_second
+        errors.too_many_requests, PAUSE_MS, topics, verbs, verbs_per_second
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::ErrorNumbers;
 
     #[test]
     fn an_error_push_leaves_out_what_it_has_not() {
@@ -58,8 +59,14 @@ mod tests {
 
     #[test]
     fn who_says_too_much_is_told_how_much_it_may_say() {
-        let settings =
-            Settings { topics: 128, verbs: 256, verbs_per_second: 10, ..Settings::default() };
+        let errors = ErrorNumbers { too_many_requests: 111, ..ErrorNumbers::default() };
+        let settings = Settings {
+            topics: 128,
+            verbs: 256,
+            verbs_per_second: 10,
+            errors,
+            ..Settings::default()
+        };
         assert_eq!(
             too_many_push(&settings),
             r#"{"type":"error","code":111,"reason":"too many requests","temporary":true,"retry_after_ms":1000,"limits":{"topics":128,"verbs":256,"verbs_per_second":10}}"#

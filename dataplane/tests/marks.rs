@@ -7,7 +7,7 @@ use driver::{DataPlane, Plane};
 /// Return the blob that the next control plane receives.
 fn left(data_plane: &DataPlane) -> Vec<u8> {
     let mut plane = Plane::on(data_plane.connect());
-    plane.send(1, b"nfdp\x09\0");
+    plane.send(1, &driver::hello());
     let attached = plane.wait_for(129);
     // Version, pid, attachment, readers, one port, and the blob's length.
     attached[21..].to_vec()

@@ -113,7 +113,7 @@ fn who_says_the_same_is_asked_for_and_answered_together() {
     for reader in &mut readers {
         assert_eq!(reader.frame(), text(ALREADY));
     }
-    plane.wait_for_count("errors.105", 8);
+    plane.wait_for_count("errors.already_subscribed", 8);
 }
 
 /// Return the connections of so `many` that send `verb`, as lists: the threads report when they

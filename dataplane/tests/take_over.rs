@@ -39,7 +39,7 @@ fn readers_stay_subscribed_and_hear_each_message_once() {
         assert_eq!(farewell, b"\x0ataken_over");
         let socket = data_plane.connect();
         plane = Plane::on(socket);
-        plane.send(1, b"nfdp\x09\0");
+        plane.send(1, &driver::hello());
         let attached = plane.wait_for(129);
         assert_eq!(attached[2..6], data_plane.process.id().to_le_bytes());
         assert_eq!(attached[6..14], [attachment, 0, 0, 0, 1, 0, 0, 0]);
@@ -273,11 +273,11 @@ impl Older {
             ports: vec![1],
             state: ControlState::default(),
         };
-        Event::Offer(offer).encode(&mut bytes);
+        Event::Offer { offer }.encode(&mut bytes);
         sys::send_descriptor(handshake.as_raw_fd(), &bytes, door.as_raw_fd()).expect("sent");
         let (ours, theirs) = sys::stream_pair().expect("a pair");
         bytes.clear();
-        Event::Lane(0).encode(&mut bytes);
+        Event::Lane { thread: 0 }.encode(&mut bytes);
         sys::send_descriptor(handshake.as_raw_fd(), &bytes, theirs.as_raw_fd()).expect("sent");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
         bytes.clear();
@@ -327,7 +327,7 @@ fn when_the_older_one_changes_its_mind_the_newer_one_ends() {
     let mut older = Older::yielding("mind", None);
     older.hears_commit();
     let mut refused = Vec::new();
-    Event::Refused("we are told to end").encode(&mut refused);
+    Event::Refused { why: "we are told to end" }.encode(&mut refused);
     older.handshake.write_all(&refused).expect("sent");
     let output = older.said();
     assert!(!output.status.success());

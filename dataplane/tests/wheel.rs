@@ -22,10 +22,10 @@ fn fired(wheel: &mut Wheel, now_ms: u64) -> Vec<u32> {
 fn a_timer_fires_within_a_tick_and_never_early() {
     let mut wheel = wheel();
     wheel.set(3, 1_250);
-    assert_eq!(fired(&mut wheel, 1_249), []);
-    assert_eq!(fired(&mut wheel, 1_299), []);
+    assert!(fired(&mut wheel, 1_249).is_empty());
+    assert!(fired(&mut wheel, 1_299).is_empty());
     assert_eq!(fired(&mut wheel, 1_300), [3]);
-    assert_eq!(fired(&mut wheel, 9_999), []);
+    assert!(fired(&mut wheel, 9_999).is_empty());
 }
 
 #[test]

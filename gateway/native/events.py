@@ -7,22 +7,11 @@ decoded; drop the link and attach again.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from gateway.native.wire import (
-    CONNECTION_BYTES,
-    MAX_MESSAGE,
-    U8,
-    U16,
-    U32,
-    U64,
-    VERSION,
-    Connections,
-    EventKind,
-    WireError,
-)
+from gateway.native.table import MAX_MESSAGE, VERSION, EventKind
+from gateway.native.wire import U32, Connections, WireError, decode
 
 
 class Attached(NamedTuple):
@@ -31,7 +20,7 @@ class Attached(NamedTuple):
     pid: int
     attachment: int
     readers: int
-    ports: tuple[int, ...]
+    ports: list[int]
     blob: bytes
 
 
@@ -113,74 +102,31 @@ class Decoder:
         return end if end <= len(self._buffer) else None
 
 
-def _decode(kind: int, body: bytes) -> Event:
-    read = _EVENTS.get(kind)
-    if read is None:
-        raise WireError(f"no event has type {kind}")
-    fields = _Fields(body)
-    event = read(fields)
-    fields.end()
-    return event
+def _decode(number: int, body: bytes) -> Event:
+    made = _EVENTS.get(number)
+    if made is None:
+        raise WireError(f"no event has type {number}")
+    return made(**decode(number, body))
 
 
-class _Fields:
-    """The fields of a body, taken off its front; WireError where it is too short."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-        self._at = 0
-
-    def take(self, size: int) -> bytes:
-        start, self._at = self._at, self._at + size
-        if self._at > len(self._body):
-            raise WireError("a message ends in the middle of a field")
-        return self._body[start : self._at]
-
-    def end(self) -> None:
-        if self._at != len(self._body):
-            raise WireError("a message goes on after its last field")
-
-    def number(self, form: struct.Struct) -> int:
-        (value,) = form.unpack(self.take(form.size))
-        return int(value)
-
-    def data(self, form: struct.Struct) -> bytes:
-        return self.take(self.number(form))
-
-    def verb(self) -> Verb:
-        connections = self.take(CONNECTION_BYTES * self.number(U16))
-        if not connections:
-            raise WireError("a verb that nobody says")
-        return connections, self.data(U16), self.data(U32)
-
-    def text(self) -> str:
-        try:
-            return self.data(U8).decode()
-        except UnicodeDecodeError as exc:
-            raise WireError("a text isn't UTF-8") from exc
-
-
-def _attached(fields: _Fields) -> Attached:
-    version = fields.number(U16)
+def _attached(version: int, **fields: Any) -> Attached:
     if version != VERSION:
         raise WireError(f"version {version} of the protocol")
-    return Attached(
-        pid=fields.number(U32),
-        attachment=fields.number(U32),
-        readers=fields.number(U32),
-        ports=tuple(fields.number(U16) for _ in range(fields.number(U8))),
-        blob=fields.data(U32),
-    )
+    return Attached(**fields)
 
 
-_EVENTS: Final[Mapping[int, Callable[[_Fields], Event]]] = {
+def _verbs(verbs: list[Verb]) -> Verbs:
+    if not all(connections for connections, _, _ in verbs):
+        raise WireError("a verb that nobody says")
+    return Verbs(verbs)
+
+
+_EVENTS: Final[Mapping[int, Callable[..., Event]]] = {
     EventKind.ATTACHED: _attached,
-    EventKind.VERBS: lambda fields: Verbs([fields.verb() for _ in range(fields.number(U32))]),
-    EventKind.PUBLISHED: lambda fields: Published(fields.number(U64)),
-    EventKind.HANDOVER: lambda fields: Handover(fields.text()),
-    EventKind.FULL: lambda fields: Full(fields.text()),
-    EventKind.COUNTERS: lambda fields: Counters(
-        {fields.text(): fields.number(U64) for _ in range(fields.number(U16))}
-    ),
-    EventKind.REFUSED: lambda fields: Refused(fields.text()),
+    EventKind.VERBS: _verbs,
+    EventKind.PUBLISHED: Published,
+    EventKind.HANDOVER: Handover,
+    EventKind.COUNTERS: lambda counters: Counters(dict(counters)),
+    EventKind.REFUSED: Refused,
+    EventKind.FULL: Full,
 }

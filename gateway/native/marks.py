@@ -110,14 +110,13 @@ def _log(region: object, router: object, epoch: object) -> Log:
 def _decode(version: object, *rest: Any) -> LeftLogs:
     if version != _VERSION:
         raise ValueError(f"marks of version {version!r:.80}")
-    # Earlier releases leave no times, or not the lowest lead, and 0 for none.
-    directory_ms, forgotten_ms, logs, times = rest if len(rest) > 3 else (*rest, (0, []))
-    lead_ms, told, least_ms = times if len(times) > 2 else (*times, None)
+    directory_ms, forgotten_ms, logs, times = rest
+    lead_ms, told, least_ms = times
     return LeftLogs(
         tuple(_left(*fields) for fields in logs),
         _whole(directory_ms, MAX_MS),
         _whole(forgotten_ms, MAX_MS),
-        _lead(lead_ms or None),
+        _lead(lead_ms),
         tuple(_told(*fields) for fields in told),
         _lead(least_ms),
     )

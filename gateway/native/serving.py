@@ -23,7 +23,7 @@ from gateway.native.events import Attached, Event, Full, Handover, Refused
 from gateway.native.marks import UNKNOWN, decode_marks, encode_marks
 from gateway.native.plane import Plane
 from gateway.native.readers import NativeReaders
-from gateway.native.wire import MAX_BLOB
+from gateway.native.table import MAX_BLOB
 from gateway.readers.budget import Budget, ReaderStream
 from gateway.readers.listener import StreamsByPlace, serve_connection
 from newsfabric.line_limits import LineLimit

@@ -16,6 +16,7 @@ from gateway.feed.engine import Totals
 from gateway.native.commands import SERIES
 from gateway.process import measures
 from newsfabric import metrics
+from newsfabric.closing import ErrorCode
 from newsfabric.metrics.tallied import Counted, Tallied
 
 _METRICS: Final[Mapping[str, Counter | Counted | Gauge | Tallied]] = {
@@ -49,6 +50,8 @@ _METRICS: Final[Mapping[str, Counter | Counted | Gauge | Tallied]] = {
         "gateway_thread_connections", "Connections of each I/O thread", ["thread"]
     ),
 }
+# The data plane counts errors by name; the metric's label is the number.
+_ERROR_NUMBERS: Final = {code.name.lower(): str(code.value) for code in ErrorCode}
 _MICROSECONDS: Final = 1e-6
 
 
@@ -78,6 +81,8 @@ class Tally(Totals):
     def _change(self, name: str, by: int) -> None:
         family, _, rest = name.partition(".")
         label = rest.partition(".")[0]
+        if family == "errors":
+            label = _ERROR_NUMBERS.get(label, label)
         match _METRICS.get(family):
             case Gauge() as gauge:
                 gauge.labels(label).inc(by)

@@ -1,7 +1,7 @@
-"""A data plane written from docs/dataplane-protocol.md alone: it records commands and sends events.
+"""A data plane without readers: it records commands and sends events, by the protocol's table.
 
-It has no readers and imports nothing of the gateway, so that the two ends of the protocol check
-each other.
+Tests of the bytes themselves are in tests/gateway/native/test_commands.py and test_events.py, and
+in the data plane's crate.
 """
 
 from __future__ import annotations
@@ -9,145 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import json
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from gateway.native.table import FORMS, VERSION, CommandKind, EventKind
+from gateway.native.wire import decode, encode
+
 PATIENCE = 60.0
 READER = struct.pack("<HII", 1, 7, 3)
-
-
-class Body:
-    """A reader of a command's fields."""
-
-    def __init__(self, body: bytes) -> None:
-        self.body, self.at = body, 0
-
-    def take(self, size: int) -> bytes:
-        self.at += size
-        assert self.at <= len(self.body)
-        return self.body[self.at - size : self.at]
-
-    def connections(self) -> bytes:
-        return self.take(10 * self.number("H"))
-
-    def number(self, form: str) -> int:
-        (value,) = struct.unpack("<" + form, self.take(struct.calcsize("<" + form)))
-        return int(value)
-
-    def data(self, form: str) -> bytes:
-        return self.take(self.number(form))
-
-    def topic(self) -> tuple[Any, ...]:
-        return self.data("B").decode(), self.number("B")
-
-    def message(self) -> dict[str, Any]:
-        return {
-            "id": self.take(16).hex(),
-            "version": self.number("q"),
-            "key": self.data("H").decode(),
-            "push": self.data("I"),
-        }
-
-    def messages(self) -> list[dict[str, Any]]:
-        return [self.message() for _ in range(self.number("I"))]
-
-
-def _hello(b: Body) -> dict[str, Any]:
-    return {"magic": b.take(4), "version": b.number("H")}
-
-
-def _settings(b: Body) -> dict[str, Any]:
-    names = (
-        "capacity heartbeat_ms linger_ms retry_after_ms head_bytes unfinished_ms message_bytes"
-        " topics verbs verbs_per_second refusals waiting hard_bytes soft_bytes soft_ms"
-    )
-    found: dict[str, Any] = {name: b.number("I") for name in names.split()}
-    # Up to version 6, these bytes were limits of a data plane's memory.
-    b.take(4)
-    names = "fanout_chunk deflate_bytes per_address"
-    found |= {name: b.number("I") for name in names.split()}
-    found["once_hub_topics"] = b.number("I")
-    b.take(12)
-    names = "identities identity_ms alone_ms drain_ms drain_per_second"
-    found |= {name: b.number("I") for name in names.split()}
-    found["origins"] = [b.data("H").decode() for _ in range(b.number("H"))]
-    found["reasons"] = [
-        (b.data("B").decode(), b.number("H"), b.data("B").decode(), b.number("B"), b.number("I"))
-        for _ in range(b.number("B"))
-    ]
-    found["cookie"] = b.data("B").decode()
-    found["pong_ms"] = b.number("I")
-    found["websocket"] = bool(b.number("B"))
-    found["sockjs_cookie"] = bool(b.number("B"))
-    found["handovers"] = b.number("I")
-    found["proxy_from"] = [b.data("B").decode() for _ in range(b.number("H"))]
-    found["outbox_bytes"] = b.number("Q")
-    found["stalled_ms"] = b.number("I")
-    return found
-
-
-def _auth(b: Body) -> dict[str, Any]:
-    return {
-        "connections": b.connections(),
-        "user": b.data("B").decode(),
-        "issued_ms": b.number("Q"),
-        "ends_ms": b.number("Q"),
-        "blob": b.data("H"),
-        "push": b.data("I"),
-    }
-
-
-def _evict(b: Body) -> dict[str, Any]:
-    reason = b.data("B").decode()
-    users = [(b.data("B").decode(), b.number("Q")) for _ in range(b.number("I"))]
-    return {"reason": reason, "users": users}
-
-
-def _publish(b: Body) -> dict[str, Any]:
-    return {"number": b.number("Q"), "topic": b.topic(), "message": b.message()}
-
-
-def _subscribe(b: Body) -> dict[str, Any]:
-    return {
-        "connections": b.connections(),
-        "topic": b.topic(),
-        "batch": b.number("Q"),
-        "seen": b.number("B"),
-        "ref": b.data("H"),
-        "push": b.data("I"),
-        "messages": b.messages(),
-    }
-
-
-COMMANDS: dict[int, tuple[str, Callable[[Body], dict[str, Any]]]] = {
-    1: ("hello", _hello),
-    2: ("settings", _settings),
-    3: ("publish", _publish),
-    5: ("subscribe", _subscribe),
-    6: ("unsubscribe", lambda b: {
-        "connections": b.connections(), "name": b.data("B").decode(), "push": b.data("I")}),
-    7: ("reply", lambda b: {"connections": b.connections(), "push": b.data("I")}),
-    9: ("close", lambda b: {
-        "connections": b.connections(), "name": b.data("B").decode(),
-        "retry_after_ms": b.number("I")}),
-    10: ("remember", lambda b: {"blob": b.data("I")}),
-    11: ("drain", lambda b: {"seconds_ms": b.number("I"), "per_second": b.number("I")}),
-    12: ("count", lambda b: {}),
-    20: ("shed", lambda b: {
-        "name": b.data("B").decode(), "count": b.number("I"), "retry_ms": b.number("I")}),
-    15: ("batch", lambda b: {
-        "number": b.number("Q"), "topic": b.topic(), "messages": b.messages()}),
-    16: ("auth", _auth),
-    17: ("evict", _evict),
-    23: ("stamp", lambda b: {"taken_ms": b.number("Q"), "series": b.data("B").decode()}),
-    24: ("mark", lambda b: {"mark": b.data("H")}),
-    21: ("gone", lambda b: {"address": b.data("B").decode()}),
-    22: ("kept", lambda b: {
-        "connections": {b.data("B").decode(): b.number("I") for _ in range(b.number("I"))}}),
-}  # fmt: skip
 
 
 @dataclasses.dataclass
@@ -160,14 +33,30 @@ def decoded(data: bytes) -> list[Command]:
     """Decode the commands in ``data``, of which no byte may be left over."""
     found = []
     while data:
-        length, kind = struct.unpack_from("<IB", data)
-        name, read = COMMANDS[kind]
-        body = Body(data[5 : 4 + length])
-        fields = read(body)
-        assert body.at == length - 1, (name, body.at, length)
-        found.append(Command(name, fields))
+        length, number = struct.unpack_from("<IB", data)
+        kind = CommandKind(number)
+        fields = _plain(decode(kind, data[5 : 4 + length]))
+        found.append(Command(kind.name.lower(), fields))
         data = data[4 + length :]
     return found
+
+
+def _plain(fields: dict[str, Any]) -> dict[str, Any]:
+    """Name the fields of records, as tests compare them."""
+    if "json" in fields:
+        return dict(json.loads(fields["json"]))
+    if "subscription" in fields:
+        fields |= named("subscription", fields.pop("subscription"))
+    if "message" in fields:
+        fields["message"] = named("message", fields["message"])
+    if "messages" in fields:
+        fields["messages"] = [named("message", one) for one in fields["messages"]]
+    return fields
+
+
+def named(record: str, values: tuple[Any, ...]) -> dict[str, Any]:
+    names = [field.split()[0] for field in FORMS[record].split(", ")]
+    return dict(zip(names, values, strict=True))
 
 
 def event(kind: int, body: bytes) -> bytes:
@@ -177,33 +66,29 @@ def event(kind: int, body: bytes) -> bytes:
 def attached(
     *, pid: int = 99, attachment: int = 1, readers: int = 0, port: int = 8080, blob: bytes = b""
 ) -> bytes:
-    head = struct.pack("<HIIIBHI", 9, pid, attachment, readers, 1, port, len(blob))
-    return event(129, head + blob)
+    return encode(EventKind.ATTACHED, VERSION, pid, attachment, readers, [port], blob)
 
 
 def verbs(*texts: bytes, connections: bytes = READER, auth: bytes = b"") -> bytes:
     """Encode the event that each of ``connections`` (10 bytes each) has sent all of ``texts``."""
-    head = struct.pack("<H", len(connections) // 10) + connections + struct.pack("<H", len(auth))
-    body = b"".join(head + auth + struct.pack("<I", len(text)) + text for text in texts)
-    return event(130, struct.pack("<I", len(texts)) + body)
+    return encode(EventKind.VERBS, [(connections, auth, text) for text in texts])
 
 
 def published(number: int) -> bytes:
-    return event(132, struct.pack("<Q", number))
+    return encode(EventKind.PUBLISHED, number)
 
 
 def handover(address: str = "192.0.2.1") -> bytes:
-    return event(133, bytes((len(address),)) + address.encode())
+    return encode(EventKind.HANDOVER, address)
 
 
 def counters(**values: int) -> bytes:
-    named = {name.replace("__", ".").encode(): value for name, value in values.items()}
-    parts = [bytes((len(n),)) + n + struct.pack("<Q", value) for n, value in named.items()]
-    return event(134, struct.pack("<H", len(parts)) + b"".join(parts))
+    all_of_them = [(name.replace("__", "."), value) for name, value in values.items()]
+    return encode(EventKind.COUNTERS, all_of_them)
 
 
 def refused(why: str) -> bytes:
-    return event(135, bytes((len(why),)) + why.encode())
+    return encode(EventKind.REFUSED, why)
 
 
 class Visit:

@@ -28,9 +28,9 @@ fuzz_target!(|data: &[u8]| {
     let said = [(Text::default(), data.into()), (auth, data.into()), Default::default()];
     let verbs = said.map(|verb| (verb, vec![reader; 2])).into();
     let events = [
-        Event::Verbs(&verbs),
-        Event::Counters(&[(name.to_string(), 7)]),
-        Event::Refused(&name),
+        Event::Verbs { verbs: &verbs },
+        Event::Counters { counters: &[(name.to_string(), 7)] },
+        Event::Refused { why: &name },
     ];
     let mut out = Vec::new();
     for event in &events {

@@ -1,19 +1,30 @@
-//! Reading of fields from the front of a body, and writing at its end.
+//! Forms of fields: their readers, from the front of a body, and their writers, at its end.
+
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{CONNECTION_BYTES, ConnectionId, Connections};
-use super::{MAGIC, MAX_BLOB, Malformed, Message, Slow, Topic};
+use super::{CONNECTION_BYTES, Connections, MAGIC, MAX_AUTH, MAX_BLOB, MAX_MESSAGE};
+use super::{Magic, Malformed, Message, Offer, Slow, Split, Subscription, Topic};
+use crate::delays::NAME_BYTES;
 
 /// Reader of fields from the front of a body.
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
+    /// The field that is read, for errors.
+    name: &'static str,
 }
 
 impl<'a> Fields<'a> {
     /// Read all of `body`.
     pub(super) fn new(body: &'a [u8]) -> Fields<'a> {
-        Fields { rest: body }
+        Fields { rest: body, name: "" }
+    }
+
+    /// Name the field that is read next.
+    pub(super) fn named(&mut self, name: &'static str) -> &mut Fields<'a> {
+        self.name = name;
+        self
     }
 
     /// Check that no byte is left.
@@ -21,19 +32,24 @@ impl<'a> Fields<'a> {
         if self.rest.is_empty() { Ok(()) } else { Err(Malformed::Long) }
     }
 
-    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+    /// Return the value if it is `valid`.
+    fn check<T>(&self, value: T, valid: bool) -> Result<T, Malformed> {
+        if valid { Ok(value) } else { Err(Malformed::Value(self.name)) }
+    }
+
+    fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or(Malformed::Short)?;
         self.rest = rest;
         Ok(taken)
     }
 
-    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(Malformed::Short)?;
         self.rest = rest;
         Ok(*taken)
     }
 
-    pub(super) fn u8(&mut self) -> Result<u8, Malformed> {
+    fn u8(&mut self) -> Result<u8, Malformed> {
         Ok(u8::from_le_bytes(self.array()?))
     }
 
@@ -49,17 +65,19 @@ impl<'a> Fields<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    pub(super) fn flag(&mut self, field: &'static str) -> Result<bool, Malformed> {
-        match self.u8()? {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => Err(Malformed::Value(field)),
-        }
+    pub(super) fn flag(&mut self) -> Result<bool, Malformed> {
+        let flag = self.u8()?;
+        self.check(flag == 1, flag <= 1)
     }
 
-    pub(super) fn text8(&mut self, field: &'static str) -> Result<&'a str, Malformed> {
+    fn text(&self, bytes: &'a [u8]) -> Result<&'a str, Malformed> {
+        simdutf8::basic::from_utf8(bytes).map_err(|_| Malformed::Value(self.name))
+    }
+
+    pub(super) fn text8(&mut self) -> Result<&'a str, Malformed> {
         let count = self.u8()? as usize;
-        text(self.take(count)?, field)
+        let bytes = self.take(count)?;
+        self.text(bytes)
     }
 
     pub(super) fn bytes16(&mut self) -> Result<&'a [u8], Malformed> {
@@ -72,9 +90,33 @@ impl<'a> Fields<'a> {
         self.take(count)
     }
 
+    pub(super) fn auth(&mut self) -> Result<&'a [u8], Malformed> {
+        let auth = self.bytes16()?;
+        self.check(auth, auth.len() <= MAX_AUTH)
+    }
+
     pub(super) fn blob(&mut self) -> Result<&'a [u8], Malformed> {
         let blob = self.bytes32()?;
-        if blob.len() > MAX_BLOB { Err(Malformed::Value("blob")) } else { Ok(blob) }
+        self.check(blob, blob.len() <= MAX_BLOB)
+    }
+
+    pub(super) fn series(&mut self) -> Result<&'a str, Malformed> {
+        let series = self.text8()?;
+        self.check(series, series.len() <= NAME_BYTES)
+    }
+
+    pub(super) fn name8(&mut self) -> Result<&'a str, Malformed> {
+        let name = self.text8()?;
+        self.check(name, is_topic(name))
+    }
+
+    pub(super) fn magic(&mut self) -> Result<Magic, Malformed> {
+        let magic = self.array()?;
+        self.check(Magic, magic == MAGIC)
+    }
+
+    pub(super) fn address(&mut self) -> Result<IpAddr, Malformed> {
+        self.text8()?.parse().map_err(|_| Malformed::Value(self.name))
     }
 
     pub(super) fn connections(&mut self) -> Result<Connections<'a>, Malformed> {
@@ -82,43 +124,62 @@ impl<'a> Fields<'a> {
         Ok(Connections(self.take(count * CONNECTION_BYTES)?.as_chunks().0))
     }
 
-    pub(super) fn topic_name(&mut self) -> Result<&'a str, Malformed> {
-        let name = self.text8("topic")?;
-        if is_topic(name) { Ok(name) } else { Err(Malformed::Value("topic")) }
-    }
-
     pub(super) fn topic(&mut self) -> Result<Topic<'a>, Malformed> {
-        Ok(Topic { name: self.topic_name()?, slow: self.slow()? })
-    }
-
-    pub(super) fn slow(&mut self) -> Result<Slow, Malformed> {
-        match self.u8()? {
-            0 => Ok(Slow::Disconnect),
-            1 => Ok(Slow::Conflate),
-            2 => Ok(Slow::DropOldest),
-            _ => Err(Malformed::Value("slow")),
-        }
-    }
-
-    pub(super) fn magic(&mut self) -> Result<(), Malformed> {
-        if self.array()? == MAGIC { Ok(()) } else { Err(Malformed::Value("magic")) }
+        let name = self.name8()?;
+        let slow = match self.u8()? {
+            0 => Slow::Disconnect,
+            1 => Slow::Conflate,
+            2 => Slow::DropOldest,
+            _ => return Err(Malformed::Value("slow")),
+        };
+        Ok(Topic { name, slow })
     }
 
     pub(super) fn message(&mut self) -> Result<Message<'a>, Malformed> {
         Ok(Message {
             id: self.array()?,
             version: i64::from_le_bytes(self.array()?),
-            key: text(self.bytes16()?, "key")?,
+            key: {
+                let key = self.bytes16()?;
+                self.text(key)?
+            },
             push: self.bytes32()?,
         })
     }
 
+    pub(super) fn messages(&mut self) -> Result<Vec<Message<'a>>, Malformed> {
+        self.list32(Fields::message)
+    }
+
+    pub(super) fn subscription(&mut self) -> Result<Subscription<'a>, Malformed> {
+        Ok(Subscription {
+            topic: self.named("topic").topic()?,
+            batch: self.u64()?,
+            seen: self.named("seen").flag()?,
+            reference: self.bytes16()?,
+            push: self.bytes32()?,
+            messages: self.named("messages").messages()?,
+        })
+    }
+
+    pub(super) fn users(&mut self) -> Result<Vec<(&'a str, u64)>, Malformed> {
+        self.list32(|from| Ok((from.text8()?, from.u64()?)))
+    }
+
+    pub(super) fn kept(&mut self) -> Result<Vec<(IpAddr, u32)>, Malformed> {
+        self.list32(|from| Ok((from.address()?, from.u32()?)))
+    }
+
+    pub(super) fn offer(&mut self) -> Result<Offer, Malformed> {
+        typed(self.bytes32()?).filter(Offer::is_possible).ok_or(Malformed::Value(self.name))
+    }
+
     /// Read a list: a count, then so many items. No capacity is reserved for the count, since the
     /// bytes may contain fewer items.
-    pub(super) fn list32<T, All: FromIterator<T>>(
+    fn list32<T>(
         &mut self,
         mut one: impl FnMut(&mut Fields<'a>) -> Result<T, Malformed>,
-    ) -> Result<All, Malformed> {
+    ) -> Result<Vec<T>, Malformed> {
         (0..self.u32()?).map(|_| one(self)).collect()
     }
 }
@@ -145,10 +206,6 @@ pub(crate) fn typed<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     rest.is_empty().then_some(it)
 }
 
-pub(super) fn text<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a str, Malformed> {
-    simdutf8::basic::from_utf8(bytes).map_err(|_| Malformed::Value(field))
-}
-
 /// Return the size of the first message in `bytes`, with its length (5 at least); `None` if that is
 /// incomplete.
 ///
@@ -173,35 +230,78 @@ pub(crate) fn put_with_length(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>))
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
 }
 
-pub(super) fn put_ports(out: &mut Vec<u8>, ports: &[u16]) {
-    let ports = &ports[..ports.len().min(255)];
-    out.push(ports.len() as u8);
-    for port in ports {
-        out.extend_from_slice(&port.to_le_bytes());
+/// Return the first whole message in `bytes`: its type, its body, and the number of its bytes.
+///
+/// `None` if more bytes are needed. After an error no later bytes can be understood.
+pub fn split(bytes: &[u8]) -> Result<Option<Split<'_>>, Malformed> {
+    let whole = length(bytes, MAX_MESSAGE)?.and_then(|length| bytes.get(..length));
+    Ok(whole.map(|message| (message[4], &message[5..], message.len())))
+}
+
+/// Writers of forms.
+pub(super) mod put {
+    use std::net::IpAddr;
+
+    use super::{put_typed, put_with_length};
+    use crate::control::{Offer, Verbs};
+
+    pub fn u16(out: &mut Vec<u8>, number: &u16) {
+        out.extend_from_slice(&number.to_le_bytes());
     }
-}
 
-pub(super) fn put_connections(out: &mut Vec<u8>, connections: &[ConnectionId]) {
-    out.extend_from_slice(&(connections.len() as u16).to_le_bytes());
-    for connection in connections {
-        out.extend_from_slice(&connection.thread.to_le_bytes());
-        out.extend_from_slice(&connection.slot.to_le_bytes());
-        out.extend_from_slice(&connection.generation.to_le_bytes());
+    pub fn u32(out: &mut Vec<u8>, number: &u32) {
+        out.extend_from_slice(&number.to_le_bytes());
     }
-}
 
-pub(super) fn put_bytes32(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-    out.extend_from_slice(bytes);
-}
+    pub fn u64(out: &mut Vec<u8>, number: &u64) {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
 
-pub(super) fn put_text8(out: &mut Vec<u8>, text: &str) {
-    let bytes = &text.as_bytes()[..text.len().min(255)];
-    out.push(bytes.len() as u8);
-    out.extend_from_slice(bytes);
-}
+    pub fn text8(out: &mut Vec<u8>, text: &str) {
+        let bytes = &text.as_bytes()[..text.len().min(255)];
+        out.push(bytes.len() as u8);
+        out.extend_from_slice(bytes);
+    }
 
-pub(super) fn put_bytes16(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
-    out.extend_from_slice(bytes);
+    pub fn blob(out: &mut Vec<u8>, bytes: &[u8]) {
+        u32(out, &(bytes.len() as u32));
+        out.extend_from_slice(bytes);
+    }
+
+    pub fn address(out: &mut Vec<u8>, address: &IpAddr) {
+        text8(out, &address.to_string());
+    }
+
+    pub fn ports(out: &mut Vec<u8>, ports: &[u16]) {
+        let ports = &ports[..ports.len().min(255)];
+        out.push(ports.len() as u8);
+        ports.iter().for_each(|port| u16(out, port));
+    }
+
+    pub fn verbs(out: &mut Vec<u8>, verbs: &Verbs) {
+        u32(out, &(verbs.len() as u32));
+        for ((auth, text), connections) in verbs {
+            u16(out, &(connections.len() as u16));
+            for connection in connections {
+                u16(out, &connection.thread);
+                u32(out, &connection.slot);
+                u32(out, &connection.generation);
+            }
+            u16(out, &(auth.len() as u16));
+            out.extend_from_slice(auth);
+            blob(out, text);
+        }
+    }
+
+    pub fn counters(out: &mut Vec<u8>, counters: &[(String, u64)]) {
+        u16(out, &(counters.len() as u16));
+        for (name, value) in counters {
+            text8(out, name);
+            u64(out, value);
+        }
+    }
+
+    pub fn offer(out: &mut Vec<u8>, offer: &Offer) {
+        put_with_length(out, |out| put_typed(out, offer));
+    }
 }

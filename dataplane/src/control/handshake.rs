@@ -4,9 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::codec::{Fields, typed};
-use super::kinds::{CommandKind, EventKind};
-use super::{Event, MAGIC, MAX_BLOB, MAX_MESSAGE, Malformed, Settings, TAKE_OVER_VERSION};
+use super::codec::Fields;
+use super::{CommandKind, Event, EventKind, Malformed, Settings};
+use super::{MAGIC, MAX_BLOB, MAX_MESSAGE, TAKE_OVER_VERSION};
 
 /// Options of a data plane beyond its settings.
 #[allow(missing_docs, reason = "the program's usage says what each is")]
@@ -22,7 +22,7 @@ pub struct ThreadOptions {
 pub struct ControlState {
     /// Number of control planes that have attached.
     pub attachments: u32,
-    /// The body of the last `settings`; empty if none was received.
+    /// The last `settings`, as JSON; empty if none was received.
     pub settings: Vec<u8>,
     /// The blob of `remember`, and each `mark` since.
     pub blob: Vec<u8>,
@@ -31,8 +31,8 @@ pub struct ControlState {
 impl ControlState {
     /// Return the decoded settings, if there are any.
     pub fn decoded(&self) -> Result<Option<Settings>, Malformed> {
-        let body = (!self.settings.is_empty()).then_some(&self.settings);
-        body.map(|body| Settings::decode(body)).transpose()
+        let json = (!self.settings.is_empty()).then_some(&self.settings);
+        json.map(|json| Settings::decode(json)).transpose()
     }
 
     /// Add a mark to the blob; a mark is dropped without a blob, or without room.
@@ -55,13 +55,10 @@ pub struct Offer {
 }
 
 impl Offer {
-    fn read(body: &[u8]) -> Result<Offer, Malformed> {
-        let fits = |Offer { options, state, .. }: &Offer| {
-            options.threads > 0
-                && state.blob.len() <= MAX_BLOB
-                && state.settings.len() <= MAX_MESSAGE
-        };
-        typed(body).filter(fits).ok_or(Malformed::Value("offer"))
+    pub(super) fn is_possible(&self) -> bool {
+        self.options.threads > 0
+            && self.state.blob.len() <= MAX_BLOB
+            && self.state.settings.len() <= MAX_MESSAGE
     }
 }
 
@@ -86,10 +83,10 @@ impl<'a> Event<'a> {
     pub fn decode(kind: u8, body: &'a [u8]) -> Result<Event<'a>, Malformed> {
         let mut from = Fields::new(body);
         let event = match EventKind::of(kind) {
-            Some(EventKind::Refused) => Event::Refused(from.text8("why")?),
-            Some(EventKind::Offer) => return Offer::read(body).map(Event::Offer),
-            Some(EventKind::Lane) => Event::Lane(from.u16()?),
-            Some(EventKind::Yours) => Event::Yours,
+            Some(EventKind::Refused) => Event::Refused { why: from.named("why").text8()? },
+            Some(EventKind::Offer) => Event::Offer { offer: from.named("offer").offer()? },
+            Some(EventKind::Lane) => Event::Lane { thread: from.u16()? },
+            Some(EventKind::Yours) => Event::Yours {},
             _ => return Err(Malformed::Type(kind)),
         };
         from.end()?;
@@ -100,7 +97,7 @@ impl<'a> Event<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{Command, split};
+    use crate::control::{Command, Magic, split};
     use proptest::prelude::*;
 
     #[test]
@@ -116,7 +113,8 @@ mod tests {
                 blob: b"blob".to_vec(),
             },
         };
-        for said in [Event::Offer(offer), Event::Lane(1), Event::Yours, Event::Refused("no")] {
+        let (lane, refused) = (Event::Lane { thread: 1 }, Event::Refused { why: "no" });
+        for said in [Event::Offer { offer }, lane, Event::Yours {}, refused] {
             let mut bytes = Vec::new();
             said.encode(&mut bytes);
             let (kind, body, used) = split(&bytes).expect("well formed").expect("whole");
@@ -129,10 +127,10 @@ mod tests {
     fn what_the_newer_one_says_is_a_command() {
         let bytes = take_over(2);
         let (kind, body, _) = split(&bytes).expect("well formed").expect("whole");
-        let wish = Command::TakeOver { version: TAKE_OVER_VERSION, format: 2 };
+        let wish = Command::TakeOver { magic: Magic, version: TAKE_OVER_VERSION, format: 2 };
         assert_eq!(Command::decode(kind, body), Ok(wish));
         assert_eq!(split(&COMMIT), Ok(Some((14, &[][..], 5))));
-        assert_eq!(Command::decode(14, &[]), Ok(Command::Commit));
+        assert_eq!(Command::decode(14, &[]), Ok(Command::Commit {}));
     }
 
     proptest! {

@@ -3,30 +3,32 @@
 //! Decoded messages borrow from the receive buffer: a `publish` is copied once, into the frames for
 //! readers. Decoding never panics, and allocates no more than the bytes at hand justify.
 
-mod codec;
-mod commands;
-mod events;
-mod handshake;
-mod kinds;
-mod settings;
+#[macro_use]
+mod messages;
 
+mod codec;
+mod handshake;
+mod settings;
+mod table;
+
+use std::collections::BTreeMap;
 use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
 
+pub use codec::split;
 pub(crate) use codec::{in_one_piece, is_topic, length, put_typed, put_with_length, typed};
-pub use commands::{Command, Split, Subscribe, ToReaders, split};
-pub use events::{Event, Text, Verbs};
 pub use handshake::{COMMIT, ControlState, Offer, ThreadOptions, take_over};
-pub(crate) use kinds::EventKind;
-pub use settings::{Reason, Settings};
+pub use settings::{ErrorNumbers, Reason, Settings};
+pub use table::{Command, CommandKind, Event, EventKind, ToReaders, VERSION};
 
-/// The version of the protocol, which both ends must speak.
-pub const VERSION: u16 = 9;
 /// The version of the messages between two data planes, which both must speak.
 pub const TAKE_OVER_VERSION: u16 = 1;
 /// The first bytes of a `hello`.
 pub const MAGIC: [u8; 4] = *b"nfdp";
+/// The value of these bytes, once they were read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Magic;
 /// Maximum bytes of a message, without its length.
 pub const MAX_MESSAGE: usize = 16 << 20;
 /// Maximum bytes of the blob that is kept: of `remember` and of each `mark` since.
@@ -127,6 +129,27 @@ pub struct Message<'a> {
     pub push: &'a [u8],
 }
 
+/// A reader's new subscription, and the messages before live ones.
+#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subscription<'a> {
+    pub topic: Topic<'a>,
+    pub batch: u64,
+    pub seen: bool,
+    pub reference: &'a [u8],
+    pub push: &'a [u8],
+    pub messages: Vec<Message<'a>>,
+}
+
+/// A reader's verb, or the blob of its auth state.
+pub type Text = Box<[u8]>;
+
+/// Connections by auth state (empty for none) and verb: those that have sent the same are together.
+pub type Verbs = BTreeMap<(Text, Text), Vec<ConnectionId>>;
+
+/// A message's type and body, and the number of its bytes.
+pub type Split<'a> = (u8, &'a [u8], usize);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,7 +223,10 @@ mod tests {
 
     #[test]
     fn a_hello_needs_the_magic() {
-        assert_eq!(Command::decode(1, b"nfdp\x01\0"), Ok(Command::Hello { version: 1 }));
+        assert_eq!(
+            Command::decode(1, b"nfdp\x01\0"),
+            Ok(Command::Hello { magic: Magic, version: 1 })
+        );
         assert_eq!(Command::decode(1, b"HTTP\x01\0"), Err(Malformed::Value("magic")));
     }
 
@@ -212,7 +238,8 @@ mod tests {
             ((*b"").into(), (*b"{}").into(), vec![SUBSCRIBER, other]),
             ((*b"me").into(), (*b"{}").into(), vec![SUBSCRIBER]),
         ];
-        Event::Verbs(&said.map(|(auth, text, by)| ((auth, text), by)).into()).encode(&mut out);
+        let verbs = said.map(|(auth, text, by)| ((auth, text), by)).into();
+        Event::Verbs { verbs: &verbs }.encode(&mut out);
         let mut body = b"\x82\x02\0\0\0".to_vec();
         body.extend(b"\x02\0\x01\0\x02\0\0\0\x03\0\0\0\x01\0\x04\0\0\0\x03\0\0\0\0\0\x02\0\0\0{}");
         body.extend(b"\x01\0\x01\0\x02\0\0\0\x03\0\0\0\x02\0me\x02\0\0\0{}");
@@ -223,7 +250,7 @@ mod tests {
     #[test]
     fn what_many_are_told_names_each_and_a_thread_finds_its_own() {
         let body = b"\x02\0\x01\0\x02\0\0\0\x03\0\0\0\x09\0\x02\0\0\0\x03\0\0\0\x02\0\0\0{}";
-        let Ok(Command::ToReaders(readers, ToReaders::Reply(push))) = Command::decode(7, body)
+        let Ok(Command::ToReaders(readers, ToReaders::Reply { push })) = Command::decode(7, body)
         else {
             panic!("a reply");
         };
@@ -235,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_mark_is_whatever_bytes_there_are() {
-        assert_eq!(Command::decode(24, b"\x03\0one"), Ok(Command::Mark(b"one")));
+        assert_eq!(Command::decode(24, b"\x03\0one"), Ok(Command::Mark { mark: b"one" }));
         assert_eq!(Command::decode(24, b"\x04\0one"), Err(Malformed::Short));
     }
 
@@ -252,7 +279,7 @@ mod tests {
     #[test]
     fn an_auth_state_is_read_field_by_field_and_has_a_bound() {
         let auth =
-            ToReaders::Auth { user: "42", issued_ms: 5, ends_ms: 6, blob: b"me", push: b"{}" };
+            ToReaders::Auth { user: "42", issued_ms: 5, ends_ms: 6, auth: b"me", push: b"{}" };
         let readers = Connections(&[[1, 0, 2, 0, 0, 0, 3, 0, 0, 0]]);
         let command = Command::ToReaders(readers, auth);
         assert_eq!(Command::decode(16, &auth_body(b"me")), Ok(command));

@@ -1,12 +1,13 @@
-//! Every limit and interval, as the control plane sends them.
+//! Every limit and interval, by name, as the control plane sends them in JSON.
+
+use serde::Deserialize;
 
 use super::Malformed;
-use super::codec::{Fields, text};
 use crate::addresses::Network;
 use crate::closing::CloseReason;
 
 /// A reason for which a connection ends.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each is")]
 pub struct Reason {
     pub name: String,
@@ -17,74 +18,72 @@ pub struct Reason {
     pub retry_after_ms: u32,
 }
 
-macro_rules! settings {
-    ($($(#[doc = $about:literal])* $field:ident: $kind:ty = $read:ident($($argument:literal)?),)+) => {
-        /// Every limit and interval; the fields' order on the wire is the order here.
-        #[derive(Debug, Clone, PartialEq, Eq, Default)]
-        #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each is")]
-        pub struct Settings { $($(#[doc = $about])* pub $field: $kind,)+ }
-
-        impl Fields<'_> {
-            pub(super) fn settings(&mut self) -> Result<Settings, Malformed> {
-                let settings = Settings { $($field: self.$read($($argument)?)?,)+ };
-                check(&settings)?;
-                Ok(settings)
-            }
-        }
-    };
+/// The numbers of the `error` pushes that the data plane makes itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct ErrorNumbers {
+    pub already_subscribed: u16,
+    pub limit_exceeded: u16,
+    pub too_many_requests: u16,
 }
 
-settings! {
-    capacity: u32 = u32(),
-    heartbeat_ms: u32 = u32(),
-    linger_ms: u32 = u32(),
-    retry_after_ms: u32 = u32(),
-    head_bytes: u32 = u32(),
-    unfinished_ms: u32 = u32(),
-    message_bytes: u32 = u32(),
-    topics: u32 = u32(),
-    verbs: u32 = u32(),
-    verbs_per_second: u32 = u32(),
-    refusals: u32 = u32(),
-    waiting: u32 = u32(),
-    hard_bytes: u32 = u32(),
-    soft_bytes: u32 = u32(),
-    soft_ms: u32 = u32(),
-    fanout_chunk: u32 = behind_unused(4),
-    deflate_bytes: u32 = u32(),
-    per_address: u32 = u32(),
-    identities: u32 = behind_unused(16),
-    identity_ms: u32 = u32(),
-    alone_ms: u32 = u32(),
-    drain_ms: u32 = u32(),
-    drain_per_second: u32 = u32(),
-    /// In lower case; an empty list admits all.
-    origins: Vec<String> = origins(),
-    reasons: Vec<Reason> = reasons(),
-    /// The cookie that may hold a reader's token; empty for none.
-    cookie: String = string8("cookie"),
-    /// Answer plain pings for a control plane heard in the last so many ms; 0: never.
-    pong_ms: u32 = u32(),
-    /// True if readers may connect over WebSocket.
-    websocket: bool = flag("websocket"),
-    /// True if `/sockjs/info` asks readers to keep a cookie.
-    sockjs_cookie: bool = flag("sockjs_cookie"),
-    /// Connections that may be handed over at once; 0: any number.
-    handovers: u32 = u32(),
-    /// Networks from which PROXY headers are read, with `--proxy-protocol`.
-    proxy_from: Vec<Network> = proxy_from(),
-    /// 0: no bound.
-    outbox_bytes: u64 = u64(),
+/// Every limit and interval. After a take-over, settings of another release may lack names of ours:
+/// they are 0, false or empty then.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each is")]
+pub struct Settings {
+    pub capacity: u32,
+    pub heartbeat_ms: u32,
+    pub linger_ms: u32,
+    pub retry_after_ms: u32,
+    pub head_bytes: u32,
+    pub unfinished_ms: u32,
+    pub message_bytes: u32,
+    pub topics: u32,
+    pub verbs: u32,
+    pub verbs_per_second: u32,
+    pub refusals: u32,
+    pub waiting: u32,
+    pub hard_bytes: u32,
+    pub soft_bytes: u32,
+    pub soft_ms: u32,
     /// 0: a reader may take nothing for any time.
-    stalled_ms: u32 = u32(),
+    pub stalled_ms: u32,
+    /// 0: no bound.
+    pub outbox_bytes: u64,
+    pub fanout_chunk: u32,
+    pub deflate_bytes: u32,
+    pub per_address: u32,
+    /// Connections that may be handed over at once; 0: any number.
+    pub handovers: u32,
+    pub identities: u32,
+    pub identity_ms: u32,
+    pub alone_ms: u32,
+    pub drain_ms: u32,
+    pub drain_per_second: u32,
+    /// Answer plain pings for a control plane heard in the last so many ms; 0: never.
+    pub pong_ms: u32,
+    /// True if readers may connect over WebSocket.
+    pub websocket: bool,
+    /// True if `/sockjs/info` asks readers to keep a cookie.
+    pub sockjs_cookie: bool,
+    /// The cookie that may hold a reader's token; empty for none.
+    pub cookie: String,
+    /// In lower case; an empty list admits all.
+    pub origins: Vec<String>,
+    /// Networks from which PROXY headers are read, with `--proxy-protocol`.
+    pub proxy_from: Vec<Network>,
+    pub reasons: Vec<Reason>,
+    pub errors: ErrorNumbers,
 }
 
 impl Settings {
-    /// Return the settings in the body of a `settings` command.
-    pub fn decode(body: &[u8]) -> Result<Settings, Malformed> {
-        let mut from = Fields::new(body);
-        let settings = from.settings()?;
-        from.end()?;
+    /// Return the settings in the JSON of a `settings` command.
+    pub fn decode(json: &[u8]) -> Result<Settings, Malformed> {
+        let read = serde_json::from_slice(json);
+        let settings: Settings = read.map_err(|_| Malformed::Value("settings"))?;
+        check(&settings)?;
         Ok(settings)
     }
 
@@ -99,60 +98,7 @@ impl Settings {
     }
 }
 
-impl Fields<'_> {
-    /// Read a number behind so many unused bytes. Up to version 6 these were the limits of a
-    /// memory, and a data plane of that time passes them on with its settings.
-    fn behind_unused(&mut self, bytes: usize) -> Result<u32, Malformed> {
-        self.take(bytes)?;
-        self.u32()
-    }
-
-    fn string8(&mut self, field: &'static str) -> Result<String, Malformed> {
-        self.text8(field).map(str::to_owned)
-    }
-
-    fn proxy_from(&mut self) -> Result<Vec<Network>, Malformed> {
-        let count = self.u16()?;
-        let network = |_| {
-            let text = self.text8("proxy_from")?;
-            Network::parse(text).ok_or(Malformed::Value("proxy_from"))
-        };
-        (0..count).map(network).collect()
-    }
-
-    fn origins(&mut self) -> Result<Vec<String>, Malformed> {
-        let count = self.u16()?;
-        (0..count).map(|_| Ok(text(self.bytes16()?, "origin")?.to_owned())).collect()
-    }
-
-    fn reasons(&mut self) -> Result<Vec<Reason>, Malformed> {
-        let count = self.u8()?;
-        (0..count).map(|_| self.reason()).collect()
-    }
-
-    fn reason(&mut self) -> Result<Reason, Malformed> {
-        Ok(Reason {
-            name: self.string8("reason")?,
-            code: self.u16()?,
-            text: self.reason_text()?.to_owned(),
-            reconnect: self.flag("reconnect")?,
-            retry_after_ms: self.u32()?,
-        })
-    }
-
-    fn reason_text(&mut self) -> Result<&str, Malformed> {
-        let text = self.text8("reason")?;
-        // RFC 6455 section 5.5: a close frame has room for 123 bytes. None may need a JSON escape.
-        let plain = |byte: u8| !byte.is_ascii_control() && byte != b'"' && byte != b'\\';
-        if text.len() <= 123 && text.bytes().all(plain) {
-            Ok(text)
-        } else {
-            Err(Malformed::Value("reason"))
-        }
-    }
-}
-
-/// Refuse zeros that would stop the gateway or divide by zero.
+/// Refuse zeros that would stop the gateway or divide by zero, and texts that break a close frame.
 fn check(settings: &Settings) -> Result<(), Malformed> {
     let needed = [
         (settings.heartbeat_ms, "heartbeat_ms"),
@@ -169,76 +115,88 @@ fn check(settings: &Settings) -> Result<(), Malformed> {
         return Err(Malformed::Value(name));
     }
     // `internal` replaces all missing ones: a take-over may bring settings that lack newer reasons.
-    if settings.named(CloseReason::Internal.name()).is_none() {
-        return Err(Malformed::Value("reasons"));
+    let has_internal = settings.named(CloseReason::Internal.name()).is_some();
+    if has_internal && settings.reasons.iter().all(|reason| is_sendable(&reason.text)) {
+        Ok(())
+    } else {
+        Err(Malformed::Value("reasons"))
     }
-    Ok(())
+}
+
+/// Return whether a close frame has room for the text (RFC 6455 section 5.5: 123 bytes), and no
+/// byte of it needs a JSON escape.
+fn is_sendable(text: &str) -> bool {
+    let plain = |byte: u8| !byte.is_ascii_control() && byte != b'"' && byte != b'\\';
+    text.len() <= 123 && text.bytes().all(plain)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::codec::{put_bytes16, put_text8};
 
-    /// Return settings with one network and these reasons, each with a code of its own.
-    fn body_with(network: &str, reasons: &[&str]) -> Vec<u8> {
-        let mut body = [1u32.to_le_bytes(); 28].concat();
-        body.extend(1u16.to_le_bytes());
-        put_bytes16(&mut body, b"http://x");
-        body.push(reasons.len() as u8);
-        for (code, name) in (1000u16..).zip(reasons) {
-            put_text8(&mut body, name);
-            body.extend(code.to_le_bytes());
-            put_text8(&mut body, name);
-            body.push(1);
-            body.extend([0; 4]);
-        }
-        put_text8(&mut body, "cookie");
-        body.extend(7u32.to_le_bytes());
-        body.extend([0, 1]);
-        body.extend(8u32.to_le_bytes());
-        body.extend(1u16.to_le_bytes());
-        put_text8(&mut body, network);
-        body.extend(9u64.to_le_bytes());
-        body.extend(10u32.to_le_bytes());
-        body
+    /// Return settings with all that is needed; `more` is JSON of further names.
+    fn with(reasons: &[(&str, u16, &str)], more: &str) -> Result<Settings, Malformed> {
+        let reasons = reasons.iter().map(|(name, code, text)| {
+            format!(
+                r#"{{"name":"{name}","code":{code},"text":"{text}","reconnect":true,"retry_after_ms":0}}"#
+            )
+        });
+        let json = format!(
+            r#"{{"heartbeat_ms":1,"linger_ms":1,"head_bytes":1,"unfinished_ms":1,"message_bytes":1,"hard_bytes":1,
+            "fanout_chunk":1,"identities":1,"drain_per_second":1,"reasons":[{}]{more}}}"#,
+            reasons.collect::<Vec<_>>().join(",")
+        );
+        Settings::decode(json.as_bytes())
     }
 
-    fn body(network: &str) -> Vec<u8> {
-        body_with(network, &["internal"])
+    const INTERNAL: (&str, u16, &str) = ("internal", 4100, "internal error");
+
+    #[test]
+    fn settings_are_read_by_name() {
+        let more = r#","capacity":7,"proxy_from":["10.0.0.0/8"],"websocket":true,"outbox_bytes":4294967296"#;
+        let settings = with(&[INTERNAL], more).expect("settings");
+        let network = Network::parse("10.0.0.0/8").expect("a network");
+        assert_eq!((settings.capacity, &settings.proxy_from), (7, &vec![network]));
+        assert_eq!((settings.websocket, settings.sockjs_cookie), (true, false));
+        assert_eq!((settings.outbox_bytes, settings.stalled_ms), (1 << 32, 0));
+        for wrong in [r#","capacity":4294967296"#, r#","capacity":-1"#, r#","cookie":1"#, "}"] {
+            assert_eq!(with(&[INTERNAL], wrong), Err(Malformed::Value("settings")), "{wrong}");
+        }
     }
 
     #[test]
-    fn settings_are_read_field_by_field() {
-        let mut body = body("10.0.0.0/8");
-        let settings = Settings::decode(&body).expect("settings");
-        let network = Network::parse("10.0.0.0/8").expect("a network");
-        assert_eq!(
-            (settings.pong_ms, settings.handovers, &settings.proxy_from),
-            (7, 8, &vec![network])
-        );
-        assert_eq!((settings.websocket, settings.sockjs_cookie), (false, true));
-        assert_eq!((settings.outbox_bytes, settings.stalled_ms), (9, 10));
-        body.push(0);
-        assert_eq!(Settings::decode(&body), Err(Malformed::Long));
-        body.truncate(body.len() - 2);
-        assert_eq!(Settings::decode(&body), Err(Malformed::Short));
+    fn names_of_another_release_are_ignored() {
+        assert_eq!(with(&[INTERNAL], r#","memory":[7]"#), with(&[INTERNAL], ""));
+    }
+
+    #[test]
+    fn a_limit_that_would_stop_the_gateway_is_refused() {
+        let zero = r#"{"heartbeat_ms":0}"#;
+        assert_eq!(Settings::decode(zero.as_bytes()), Err(Malformed::Value("heartbeat_ms")));
     }
 
     #[test]
     fn what_a_control_plane_has_no_reason_for_is_said_to_be_internal() {
-        let known = ["drain", "internal"];
-        let settings = Settings::decode(&body_with("10.0.0.0/8", &known)).expect("settings");
+        let settings = with(&[("drain", 1012, "drained"), INTERNAL], "").expect("settings");
         let code = |reason| settings.reason(reason).code;
-        assert_eq!(code(CloseReason::Drain), 1000);
-        assert_eq!(code(CloseReason::Internal), 1001);
-        assert_eq!(code(CloseReason::Unfinished), 1001);
-        let none = body_with("10.0.0.0/8", &["drain"]);
-        assert_eq!(Settings::decode(&none), Err(Malformed::Value("reasons")));
+        assert_eq!(code(CloseReason::Drain), 1012);
+        assert_eq!(code(CloseReason::Internal), 4100);
+        assert_eq!(code(CloseReason::Unfinished), 4100);
+        let none = with(&[("drain", 1012, "drained")], "");
+        assert_eq!(none, Err(Malformed::Value("reasons")));
+    }
+
+    #[test]
+    fn a_text_that_does_not_fit_a_close_frame_is_refused() {
+        for text in ["x".repeat(124), r"a \\ b".to_owned()] {
+            let broken = with(&[INTERNAL, ("drain", 1012, &text)], "");
+            assert_eq!(broken, Err(Malformed::Value("reasons")), "{text}");
+        }
     }
 
     #[test]
     fn what_is_no_network_is_refused() {
-        assert_eq!(Settings::decode(&body("10.0.0.0/33")), Err(Malformed::Value("proxy_from")));
+        let wrong = with(&[INTERNAL], r#","proxy_from":["10.0.0.0/33"]"#);
+        assert_eq!(wrong, Err(Malformed::Value("settings")));
     }
 }

@@ -69,7 +69,7 @@ impl ControlThread {
             }
             Err(malformed) => {
                 let why = malformed.to_string();
-                self.send(&Event::Refused(&why));
+                self.send(&Event::Refused { why: &why });
                 self.flush();
                 self.cut_off(&why);
             }
@@ -90,12 +90,12 @@ impl ControlThread {
 
     fn serve(&mut self, kind: u8, body: &[u8]) -> Result<(), Malformed> {
         match Command::decode(kind, body)? {
-            Command::Settings(settings) => {
-                self.state.settings = body.to_vec();
-                self.settle(Arc::new(*settings));
+            Command::Settings { json } => {
+                self.settle(Arc::new(Settings::decode(json)?));
+                self.state.settings = json.to_vec();
             }
             Command::Stamp { taken_ms, series } => self.publishing.stamp(taken_ms, series),
-            Command::Mark(mark) => self.publishing.mark = mark.to_vec(),
+            Command::Mark { mark } => self.publishing.mark = mark.to_vec(),
             Command::Publish { number, topic, message } => {
                 let publication = self.publishing.one(&topic, &message);
                 self.threads.tell(&Order::Publish(number, publication));
@@ -106,7 +106,7 @@ impl ControlThread {
                 self.threads.tell(&Order::Batch(number, batch));
             }
             Command::ToReaders(connections, _) => self.pass_on(connections, kind, body),
-            Command::Remember(blob) => self.state.blob = blob.to_vec(),
+            Command::Remember { blob } => self.state.blob = blob.to_vec(),
             Command::Evict { reason, users } => {
                 let users = users.into_iter().map(|(user, ms)| (user.to_owned(), ms)).collect();
                 let eviction = Eviction { reason: reason.to_owned(), users };
@@ -114,13 +114,13 @@ impl ControlThread {
             }
             Command::Drain { spread_ms, per_second } => self.drain(spread_ms, per_second),
             Command::Shed { reason, count, retry_ms } => self.shed(reason, count, retry_ms),
-            Command::Count => self.send_counters(),
-            Command::Gone(address) => self.threads.common.addresses.gone(address),
-            Command::Kept(all) => {
+            Command::Count {} => self.send_counters(),
+            Command::Gone { address } => self.threads.common.addresses.gone(address),
+            Command::Kept { kept } => {
                 let addresses = &self.threads.common.addresses;
-                all.into_iter().for_each(|(address, count)| addresses.kept(address, count));
+                kept.into_iter().for_each(|(address, count)| addresses.kept(address, count));
             }
-            Command::Hello { .. } | Command::TakeOver { .. } | Command::Commit => {
+            Command::Hello { .. } | Command::TakeOver { .. } | Command::Commit {} => {
                 return Err(Malformed::Value("hello, which comes first and once"));
             }
         }

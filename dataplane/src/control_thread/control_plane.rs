@@ -71,7 +71,7 @@ impl ControlThread {
     pub(super) fn attach(&mut self, link: Link) {
         if let Some(plane) = &mut self.control_plane {
             // The newest wins: that is how a control plane is upgraded.
-            plane.link.say(&Event::Refused("replaced"));
+            plane.link.say(&Event::Refused { why: "replaced" });
             self.flush();
         }
         self.cut_off("another control plane came");
@@ -125,7 +125,7 @@ impl ControlThread {
             counters::report(&self.threads.common.counters, series, self.draining, handed_over);
         let changes = counters::changes(&plane.told, &counters);
         if !changes.is_empty() {
-            plane.link.say(&Event::Counters(&changes));
+            plane.link.say(&Event::Counters { counters: &changes });
         }
         plane.told = counters;
     }

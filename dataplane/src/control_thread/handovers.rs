@@ -50,8 +50,7 @@ impl ControlThread {
         let plane = self.control_plane.as_mut();
         match plane.filter(|plane| plane.link.waiting_descriptors().len() < DESCRIPTORS) {
             Some(plane) => {
-                let text = address.to_string();
-                plane.link.pass(&Event::Handover(&text), socket);
+                plane.link.pass(&Event::Handover { address }, socket);
                 self.threads.common.addresses.arrived(address, counted);
             }
             None => {

@@ -211,7 +211,7 @@ impl ControlThread {
                     verbs.entry((auth, verb)).or_default().push(name);
                     count += 1;
                     if count % VERBS_AT_ONCE == 0 {
-                        self.send(&Event::Verbs(&std::mem::take(&mut verbs)));
+                        self.send(&Event::Verbs { verbs: &std::mem::take(&mut verbs) });
                     }
                 }
                 Report::Published(attachment, thread, number) if attachment == attached => {
@@ -219,20 +219,20 @@ impl ControlThread {
                 }
                 // A verb asked in an earlier attachment is asked again by its thread.
                 Report::Verb(..) | Report::Published(..) => {}
-                Report::Full(address) => self.send(&Event::Full(&address.to_string())),
+                Report::Full(address) => self.send(&Event::Full { address }),
                 Report::Ended => self.ended += 1,
                 Report::Given(attempt, given) => self.take_overs.on_given(attempt, given),
             }
         }
         if !verbs.is_empty() {
-            self.send(&Event::Verbs(&verbs));
+            self.send(&Event::Verbs { verbs: &verbs });
         }
         let published = self.published.iter().copied().min().unwrap_or(0);
         if let Some(plane) = &mut self.control_plane
             && published > plane.published
         {
             plane.published = published;
-            plane.link.say(&Event::Published(published));
+            plane.link.say(&Event::Published { number: published });
         }
     }
 }

@@ -60,7 +60,7 @@ impl ControlThread {
             Err(error) => {
                 crate::tell!(Warning, "a newer data plane couldn't take over: {error}");
                 attempt.fail();
-                newer.say(&Event::Refused(&error.to_string()));
+                newer.say(&Event::Refused { why: &error.to_string() });
                 // A newer data plane that doesn't read is gone.
                 let _ = newer.flush();
             }
@@ -85,14 +85,14 @@ impl ControlThread {
             ports: self.threads.ports.clone(),
             state: self.state.clone(),
         };
-        to.pass(&Event::Offer(offer), self.listener.try_clone()?);
+        to.pass(&Event::Offer { offer }, self.listener.try_clone()?);
         self.make_lanes(to, attempt)?;
         self.threads.tell(&Order::GiveAll(attempt.clone()));
         self.threads.deliver();
         to.flush_until(attempt.deadline)?;
         self.wait_for_commit(to, &epoll, attempt.deadline)?;
         // Once these bytes are in the socket, everything is the newer data plane's.
-        to.say(&Event::Yours);
+        to.say(&Event::Yours {});
         to.flush_until(attempt.deadline)
     }
 
@@ -102,7 +102,7 @@ impl ControlThread {
         for (thread, socket) in self.threads.handovers.iter().enumerate() {
             let (ours, theirs) = sys::stream_pair()?;
             sys::send_descriptor(socket.as_raw_fd(), &number, ours.as_raw_fd())?;
-            to.pass(&Event::Lane(thread as u16), theirs);
+            to.pass(&Event::Lane { thread: thread as u16 }, theirs);
         }
         Ok(())
     }
@@ -138,7 +138,7 @@ impl ControlThread {
             while self.on_handover(number) {}
         }
         if let Some(plane) = &mut self.control_plane {
-            plane.link.say(&Event::Refused("taken_over"));
+            plane.link.say(&Event::Refused { why: "taken_over" });
             if let Err(error) = plane.link.flush_until(Instant::now() + FAREWELL) {
                 self.cut_off(&error.to_string());
             }
@@ -151,7 +151,7 @@ fn hear_commit(newer: &mut Link) -> io::Result<bool> {
     newer.receive(&mut [0; READ_BYTES]).map_err(io::Error::other)?;
     match control::split(&newer.incoming)? {
         None => Ok(false),
-        Some((kind, body, _)) if Command::decode(kind, body)? == Command::Commit => Ok(true),
+        Some((kind, body, _)) if Command::decode(kind, body)? == Command::Commit {} => Ok(true),
         Some(_) => Err(io::Error::other("it said something else than commit")),
     }
 }

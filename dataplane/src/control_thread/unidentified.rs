@@ -100,7 +100,7 @@ impl ControlThread {
                 self.give_to(peer.link, format);
             }
             Err(malformed) => {
-                peer.link.say(&Event::Refused(&malformed.to_string()));
+                peer.link.say(&Event::Refused { why: &malformed.to_string() });
                 // A peer that doesn't read doesn't need the reason.
                 let _ = peer.link.flush();
             }
@@ -115,8 +115,8 @@ fn greeting(link: &mut Link) -> Result<Greeting, Malformed> {
         return if too_long { Err(Malformed::Length) } else { Ok(Greeting::Unfinished) };
     };
     let greeting = match Command::decode(kind, body)? {
-        Command::Hello { version: control::VERSION } => Greeting::ControlPlane,
-        Command::TakeOver { version: control::TAKE_OVER_VERSION, format } => {
+        Command::Hello { version: control::VERSION, .. } => Greeting::ControlPlane,
+        Command::TakeOver { version: control::TAKE_OVER_VERSION, format, .. } => {
             Greeting::DataPlane(format)
         }
         Command::Hello { .. } | Command::TakeOver { .. } => {

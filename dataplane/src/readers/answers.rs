@@ -7,7 +7,7 @@ use super::writing::Answer;
 use crate::auth::AuthState;
 use crate::clock::unix_ms;
 use crate::closing::CloseReason;
-use crate::control::{Connections, Subscribe, ToReaders};
+use crate::control::{Connections, Subscription, ToReaders};
 use crate::counters::Count;
 use crate::hub::Clash;
 use crate::publication::Publication;
@@ -28,7 +28,7 @@ impl Readers {
     }
 
     /// Return the messages before live ones; `None` if the batch doesn't exist.
-    fn first_messages(&self, verb: &Subscribe<'_>) -> Option<Batch> {
+    fn first_messages(&self, verb: &Subscription<'_>) -> Option<Batch> {
         if verb.batch > 0 {
             let found = self.batches.iter().find(|(number, _)| *number == verb.batch);
             return found.map(|(_, batch)| batch.clone());
@@ -44,9 +44,11 @@ impl Readers {
     /// Carry out a command for those of `connections` that are on this thread and still open.
     pub(crate) fn serve(&mut self, connections: Connections<'_>, told: &ToReaders<'_>) {
         let (first, push) = match *told {
-            ToReaders::Subscribe(ref subscribe) => (self.first_messages(subscribe), subscribe.push),
+            ToReaders::Subscribe { ref subscription } => {
+                (self.first_messages(subscription), subscription.push)
+            }
             ToReaders::Unsubscribe { push, .. }
-            | ToReaders::Reply(push)
+            | ToReaders::Reply { push }
             | ToReaders::Auth { push, .. } => (None, push),
             ToReaders::Close { .. } => (None, &[][..]),
         };
@@ -68,14 +70,16 @@ impl Readers {
         first: Option<&Batch>,
     ) {
         match *told {
-            ToReaders::Subscribe(ref subscribe) => self.subscribe(slot, subscribe, answer, first),
+            ToReaders::Subscribe { ref subscription } => {
+                self.subscribe(slot, subscription, answer, first);
+            }
             ToReaders::Unsubscribe { topic, .. } => {
                 self.hub.audience.unsubscribe(slot, topic);
                 self.reply(slot, answer);
             }
-            ToReaders::Reply(_) => self.reply(slot, answer),
-            ToReaders::Auth { user, issued_ms, ends_ms, blob, .. } => {
-                self.auth.set(slot, AuthState::new(user, issued_ms, ends_ms, blob));
+            ToReaders::Reply { .. } => self.reply(slot, answer),
+            ToReaders::Auth { user, issued_ms, ends_ms, auth, .. } => {
+                self.auth.set(slot, AuthState::new(user, issued_ms, ends_ms, auth));
                 let end = self.token_ends_ms(slot);
                 self.look_by(slot, end);
                 self.reply(slot, answer);
@@ -105,7 +109,7 @@ impl Readers {
     fn subscribe(
         &mut self,
         slot: u32,
-        verb: &Subscribe<'_>,
+        verb: &Subscription<'_>,
         answer: &Answer<'_>,
         first: Option<&Batch>,
     ) {
@@ -126,11 +130,15 @@ impl Readers {
         self.answered(slot);
     }
 
-    fn refuse_topic(&mut self, slot: u32, verb: &Subscribe<'_>, clash: Clash) {
+    fn refuse_topic(&mut self, slot: u32, verb: &Subscription<'_>, clash: Clash) {
+        let (errors, most) = (&self.settings.errors, self.settings.topics);
         let (code, reason, count) = match clash {
-            Clash::AlreadySubscribed => (105, "already subscribed".to_owned(), Count::Error105),
+            Clash::AlreadySubscribed => {
+                let reason = "already subscribed".to_owned();
+                (errors.already_subscribed, reason, Count::AlreadySubscribed)
+            }
             Clash::TooMany => {
-                (106, format!("at most {} topics", self.settings.topics), Count::Error106)
+                (errors.limit_exceeded, format!("at most {most} topics"), Count::LimitExceeded)
             }
         };
         self.counters.add(count);

@@ -154,7 +154,7 @@ impl Readers {
     }
 
     fn refuse_verb(&mut self, slot: u32) {
-        self.counters.add(Count::Error111);
+        self.counters.add(Count::TooManyRequests);
         self.push(slot, &too_many_push(&self.settings));
     }
 

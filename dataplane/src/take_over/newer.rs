@@ -70,14 +70,16 @@ impl Older {
             |kind| matches!(EventKind::of(kind), Some(EventKind::Offer | EventKind::Lane));
         let (message, descriptor) = self.0.message(carries)?;
         match Event::decode(message[0], &message[1..])? {
-            Event::Refused(why) => Err(io::Error::other(format!("the older one serves on: {why}"))),
+            Event::Refused { why } => {
+                Err(io::Error::other(format!("the older one serves on: {why}")))
+            }
             answer => Ok((answer, descriptor)),
         }
     }
 
     fn offer(&mut self) -> io::Result<(Offer, OwnedFd)> {
         match self.answer()? {
-            (Event::Offer(offer), Some(listener)) if offer.format == record::FORMAT => {
+            (Event::Offer { offer }, Some(listener)) if offer.format == record::FORMAT => {
                 Ok((offer, listener))
             }
             _ => Err(Malformed::Value("offer").into()),
@@ -88,7 +90,7 @@ impl Older {
         let mut lanes = Vec::new();
         for number in 0..count {
             match self.answer()? {
-                (Event::Lane(named), Some(lane)) if named == number => lanes.push(lane),
+                (Event::Lane { thread: named }, Some(lane)) if named == number => lanes.push(lane),
                 _ => return Err(Malformed::Value("lane").into()),
             }
         }
@@ -113,7 +115,7 @@ impl Older {
         sys::finish_reading(self.0.fd())?;
         self.0.set_deadline(Instant::now() + Duration::from_secs(1));
         match self.answer() {
-            Ok((Event::Yours, _)) => Ok(()),
+            Ok((Event::Yours {}, _)) => Ok(()),
             _ => Err(timed_out),
         }
     }
@@ -121,7 +123,7 @@ impl Older {
     fn verdict(&mut self) -> io::Result<()> {
         use io::ErrorKind::{ConnectionReset, UnexpectedEof};
         match self.answer() {
-            Ok((Event::Yours, _)) => Ok(()),
+            Ok((Event::Yours {}, _)) => Ok(()),
             Ok(_) => Err(Malformed::Value("verdict").into()),
             // If it served on, it would have sent `refused`. So it died, and everything is ours.
             Err(error) if matches!(error.kind(), UnexpectedEof | ConnectionReset) => Ok(()),

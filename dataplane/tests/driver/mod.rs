@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use dataplane::control::{MAGIC, VERSION};
 use rustix::process::{Pid, Signal, kill_process};
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -60,9 +61,8 @@ impl DataPlane {
     /// Attach; plain pings are answered for a control plane heard in the last `pong_ms`; 0: never.
     pub fn attach_with(&self, pong_ms: u32) -> (Plane, u16) {
         let mut plane = Plane::on(self.connect());
-        plane.send(1, b"nfdp\x09\0");
+        plane.send(1, &hello());
         let attached = plane.wait_for(129);
-        assert_eq!(attached[..2], [9, 0]);
         let port = u16::from_le_bytes([attached[15], attached[16]]);
         plane.settle(pong_ms, LONG_MS);
         plane.wait_for(134);
@@ -125,50 +125,31 @@ impl Drop for DataPlane {
     }
 }
 
+/// Return the body of a `hello`.
+pub fn hello() -> Vec<u8> {
+    [&MAGIC[..], &VERSION.to_le_bytes()].concat()
+}
+
 /// Return settings with times that no test reaches, and one more verb a second: so tests pass on a
 /// machine that stands still.
-fn settings() -> Vec<u8> {
-    let mut body = Vec::new();
-    for value in [
-        1_000u32,
-        LONG_MS,
-        LONG_MS,
-        2_000,
-        16_384,
-        LONG_MS,
-        16_384,
-        128,
-        256,
-        1,
-        20,
-        256,
-        4 << 20,
-        1 << 20,
-        LONG_MS,
-        1 << 20,
-        512,
-        0,
-        0,
-        100,
-    ] {
-        body.extend(value.to_le_bytes());
-    }
-    body.extend((1u64 << 28).to_le_bytes());
-    for value in [100u32, 1_000, 600_000, 60_000, 100, 1_000] {
-        body.extend(value.to_le_bytes());
-    }
-    body.extend(0u16.to_le_bytes());
-    body.push(REASONS.len() as u8);
-    for (name, code) in REASONS {
-        body.push(name.len() as u8);
-        body.extend(name.bytes());
-        body.extend(code.to_le_bytes());
-        body.push(name.len() as u8);
-        body.extend(name.bytes());
-        body.push(1);
-        body.extend(500u32.to_le_bytes());
-    }
-    body
+fn settings(pong_ms: u32, stalled_ms: u32) -> String {
+    let reasons = REASONS.map(|(name, code)| {
+        format!(
+            r#"{{"name":"{name}","code":{code},"text":"{name}","reconnect":true,"retry_after_ms":500}}"#
+        )
+    });
+    format!(
+        r#"{{"capacity":1000,"heartbeat_ms":{LONG_MS},"linger_ms":{LONG_MS},"retry_after_ms":2000,
+        "head_bytes":16384,"unfinished_ms":{LONG_MS},"message_bytes":16384,"topics":128,"verbs":256,
+        "verbs_per_second":1,"refusals":20,"waiting":256,"hard_bytes":4194304,"soft_bytes":1048576,
+        "soft_ms":{LONG_MS},"stalled_ms":{stalled_ms},"outbox_bytes":{outbox},"fanout_chunk":512,
+        "handovers":2,"identities":1000,"identity_ms":600000,"alone_ms":60000,"drain_ms":100,
+        "drain_per_second":1000,"pong_ms":{pong_ms},"websocket":true,"cookie":"session",
+        "errors":{{"already_subscribed":105,"limit_exceeded":106,"too_many_requests":111}},
+        "reasons":[{reasons}]}}"#,
+        outbox = u64::MAX,
+        reasons = reasons.join(",")
+    )
 }
 
 /// The control plane's end of the socket.
@@ -211,17 +192,9 @@ impl Plane {
 
     /// Send settings with this `pong_ms`, and this `stalled_ms`.
     pub fn settle(&mut self, pong_ms: u32, stalled_ms: u32) {
-        let mut settings = settings();
-        settings.extend(b"\x07session");
-        settings.extend(pong_ms.to_le_bytes());
-        // WebSocket is served, and no cookie is needed.
-        settings.extend([1, 0]);
-        // Two connections may be handed over, and no network sends PROXY headers.
-        settings.extend(2u32.to_le_bytes());
-        settings.extend(0u16.to_le_bytes());
-        settings.extend(u64::MAX.to_le_bytes());
-        settings.extend(stalled_ms.to_le_bytes());
-        self.send(2, &settings);
+        let settings = settings(pong_ms, stalled_ms);
+        let length = (settings.len() as u32).to_le_bytes();
+        self.send(2, &[&length[..], settings.as_bytes()].concat());
     }
 
     /// Wait until the data plane reports that this counter has this value.

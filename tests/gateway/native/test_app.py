@@ -35,7 +35,7 @@ from gateway.logs.known_log import Left
 from gateway.logs.logs import LeftLogs
 from gateway.native.marks import decode_marks, encode_mark, encode_marks
 from gateway.native.plane import State
-from gateway.native.wire import MAX_BLOB
+from gateway.native.table import MAX_BLOB
 from gateway.process.settings import GatewaySettings, NativeSettings
 from gateway.run.native_app import running
 from gateway.wire.position import log_of
@@ -159,7 +159,7 @@ async def test_what_the_feed_brings_is_published_once_and_acknowledged_when_it_i
         first = await attached.visit.hear_named("publish")
         assert first["topic"] == ("news.breaking", 0)
         message = first["message"]
-        assert message["id"] == sent.id.replace("-", "")
+        assert message["id"].hex() == sent.id.replace("-", "")
         assert (message["key"], message["version"]) == ("k", 4)
         assert json.loads(message["push"])["body"] == "x"
         second = await attached.visit.hear_named("publish")
@@ -194,7 +194,7 @@ async def test_a_data_plane_hears_what_becomes_of_what_it_handed_over(fake: Fake
         visit = attached.visit = await fake.visited()
         await visit.hear_named("hello")
         await visit.say(greets(attachment=2))
-        assert await visit.hear_named("kept") == {"connections": {"192.0.2.1": 1}}
+        assert await visit.hear_named("kept") == {"kept": [("192.0.2.1", 1)]}
         assert (await visit.hear("remember")).name == "settings"
         first.close()
         assert await visit.hear_named("gone") == {"address": "192.0.2.1"}
@@ -391,7 +391,7 @@ async def test_if_what_was_left_cant_be_read_readers_are_sent_elsewhere_and_resu
     told = {"blob": b"of another release", "readers": 7}
     async with control_plane(fake, attachment=2, **told) as attached:
         shed = attached.shed
-        assert shed == {"name": "rebalance", "count": 7, "retry_ms": 2_000}
+        assert shed == {"reason": "rebalance", "count": 7, "retry_ms": 2_000}
         attached.box.publish(body="on")
         assert await bodies_published(attached.visit, 1) == ["on"]
 

@@ -28,6 +28,8 @@ from gateways import RawSocket, Reader, settle
 from bench.soak.messages import TABLE, Router, line_of
 from bench.soak.processes import ControlPlane
 from gateway.native import commands
+from gateway.native.table import MAGIC, VERSION, CommandKind
+from gateway.native.wire import encode
 from gateway.wire.protocol import ReaderLimits
 from newsfabric.store.logs import Log
 from newsfabric.store.sqlite import SqliteStore
@@ -261,7 +263,7 @@ GARBAGE = {
     "an empty message": bytes(4),
     "an endless message": struct.pack("<IB", 1 << 25, 1),
     "wrong magic": struct.pack("<IB4sH", 7, 1, b"nope", 1),
-    "another version": struct.pack("<IB4sH", 7, 1, b"nfdp", 10),
+    "another version": encode(CommandKind.HELLO, MAGIC, VERSION + 1),
     "settings before hello": SETTINGS,
 }
 AFTER_HELLO = {

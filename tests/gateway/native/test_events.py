@@ -35,7 +35,7 @@ from gateway.native.wire import WireError
 ALL: list[tuple[bytes, Event]] = [
     (
         attached(pid=7, attachment=2, readers=3, port=8080, blob=b"marks"),
-        Attached(pid=7, attachment=2, readers=3, ports=(8080,), blob=b"marks"),
+        Attached(pid=7, attachment=2, readers=3, ports=[8080], blob=b"marks"),
     ),
     (verbs(b"{}", b""), Verbs([(READER, b"", b"{}"), (READER, b"", b"")])),
     (verbs(b"{}", auth=b"me"), Verbs([(READER, b"me", b"{}")])),
@@ -100,7 +100,7 @@ def test_a_body_cut_short_or_too_long_is_refused(data: bytes, expected: Event) -
         "endless",
         "unknown",
         "a command",
-        "version 6",
+        "another version",
         "count",
         "connections",
         "nobody",

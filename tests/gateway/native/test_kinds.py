@@ -1,44 +1,38 @@
-"""The types of messages: both ends have those of the table in docs/dataplane-protocol.md."""
+"""The types of messages: the data plane and the document have those of the one table."""
 
 from __future__ import annotations
 
-import enum
 import re
+import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
+from fake_dataplane import decoded
 
-from gateway.native.wire import VERSION, CommandKind, EventKind
+from gateway.native import commands
+from gateway.process.settings import GatewaySettings
 
 ROOT = Path(__file__).parents[3]
 RUST = ROOT / "dataplane/src/control"
 PAGE = (ROOT / "docs/dataplane-protocol.md").read_text()
 
 
-def in_the_document(heading: str) -> dict[str, int]:
-    section = PAGE.split(f"\n## {heading}")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", section, re.MULTILINE)
-    return {name: int(number) for number, name in rows}
+@pytest.fixture(scope="module")
+def script() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "scripts/protocol"))
 
 
-def in_rust(name: str) -> dict[str, int]:
-    body = (RUST / "kinds.rs").read_text().split(f"    {name} {{")[1].split("}")[0]
-    variants = re.findall(r"(\w+) = (\d+),", body)
-    return {re.sub(r"(?<!^)(?=[A-Z])", "_", one).lower(): int(number) for one, number in variants}
+def test_what_is_made_from_the_table_is_up_to_date(script: dict[str, Any]) -> None:
+    assert (RUST / "table.rs").read_text() == script["rust"](), "run scripts/protocol"
+    assert script["page"](PAGE) == PAGE, "run scripts/protocol"
 
 
-def in_python(kinds: type[enum.IntEnum]) -> dict[str, int]:
-    return {kind.name.lower(): int(kind) for kind in kinds}
-
-
-@pytest.mark.parametrize(("heading", "kinds"), [("Commands", CommandKind), ("Events", EventKind)])
-def test_both_ends_and_the_document_have_the_same(heading: str, kinds: type[enum.IntEnum]) -> None:
-    told = in_the_document(heading)
-    assert len(told) >= 9
-    assert in_python(kinds) == told
-    assert in_rust(kinds.__name__) == told
-
-
-def test_both_ends_and_the_document_speak_the_same_version() -> None:
-    assert f"pub const VERSION: u16 = {VERSION};" in (RUST / "mod.rs").read_text()
-    assert f"version u16 = {VERSION}" in PAGE
+def test_both_ends_and_the_document_name_the_same_settings() -> None:
+    (sent,) = decoded(commands.settings(GatewaySettings(name="b", region="r"), capacity=1))
+    told = set(sent.fields)
+    struct = (RUST / "settings.rs").read_text().split("pub struct Settings {")[1].split("}")[0]
+    assert set(re.findall(r"pub (\w+):", struct)) == told
+    section = PAGE.split("\n### settings")[1].split("\nThe data plane closes")[0]
+    cells = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    assert {name for cell in cells for name in re.findall(r"`(\w+)`", cell)} == told

@@ -17,7 +17,7 @@ from fake_dataplane import Visit, event, handover, published
 from gateway.native import commands
 from gateway.native.events import Event, Handover, Published
 from gateway.native.link import FULL_BYTES, ControlLink, connected
-from gateway.native.wire import MAX_MESSAGE
+from gateway.native.table import MAX_MESSAGE
 
 
 class End:

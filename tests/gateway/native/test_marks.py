@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.logs.known_log import KnownLog, Left
 from gateway.logs.logs import LeftLogs, Logs, ReaderAt
 from gateway.native.marks import decode_marks, encode_mark, encode_marks
-from gateway.native.wire import MAX_BLOB
+from gateway.native.table import MAX_BLOB
 from gateway.wire.position import MAX_SEQ, Position
 from newsfabric.messages.envelope import MAX_MS, Envelope
 from newsfabric.store.logs import DirectoryRow, Log
@@ -72,13 +72,6 @@ def test_of_a_log_that_ended_its_end_and_what_was_void_is_left(logs: Logs) -> No
     )
     found = decode_marks(encode_marks(logs.left(), MAX_BLOB))
     assert found == LeftLogs((expected,), 9_000_000, lead_ms=900_005, told=TOLD, least_ms=900_003)
-
-
-def test_what_releases_before_have_left_is_read() -> None:
-    for none in (b"", b",[0,[]]"):
-        assert decode_marks(b"[4,9000000,0,[]" + none + b"]") == LeftLogs((), 9_000_000)
-    left = LeftLogs((), 9_000_000, 0, 900_005, TOLD)
-    assert decode_marks(b'[4,9000000,0,[],[900005,[["oregon",1000005]]]]') == left
 
 
 @pytest.mark.parametrize("least", [b"[7]", b'"1"', b"1.5", b"281474976710656"])
@@ -204,19 +197,24 @@ NO_RUNS: list[object] = [
 FIELDS = ["oregon", "r", 7, 0, [[1, 2], [5, 5]], [[2, 2]], 2, 6, [[2, 2]], 9]
 
 
+def marks(logs: object) -> bytes:
+    return orjson.dumps([4, 0, 0, logs, [None, [], None]])
+
+
 @pytest.mark.parametrize(
     "blob",
     [
-        b"", b"{", b"7", b"[]", b"[4]", b"[4,0,0,[],0]", b"[3,0,0,[]]", b'["4",0,0,[]]',
-        b"[4,0,0,7]", b"[4,0,0,[7]]", b'[4,0,0,{"a":1}]', b"[4,0,0,[[]]]", b"\xff",
-        b"[4,0,0,[],[0]]", b'[4,0,0,[],["1",[]]]', b"[4,0,0,[],[0,[[7,1]]]]",
-        b'[4,0,0,[],[0,[["oregon",-1]]]]', b"[4,0,0,[],[0,7]]",
-        b"[4,-1,0,[]]", b"[4,0,null,[]]", b"[4,281474976710656,0,[]]",
-        orjson.dumps([4, 0, 0, [FIELDS[:-1]]]),
-        orjson.dumps([4, 0, 0, [[*FIELDS, 1]]]),
-        orjson.dumps([3, 0, 0, [FIELDS]]),
-        b"[4,0,0,[]]\n", b"[4,0,0,[]]\n7", b'[4,0,0,[]]\n["oregon","r",7]',
-        b'[4,0,0,[]]\n["oregon","r",7,0]', b'[4,0,0,[]]\n["oregon",null,7,1]',
+        b"", b"{", b"7", b"[]", b"[4]", b"[4,0,0,[]]", b"[4,0,0,[],0]",
+        b"[3,0,0,[],[null,[],null]]", b'["4",0,0,[],[null,[],null]]',
+        b"[4,0,0,7,[null,[],null]]", b"[4,0,0,[7],[null,[],null]]",
+        b'[4,0,0,{"a":1},[null,[],null]]', b"[4,0,0,[[]],[null,[],null]]", b"\xff",
+        b"[4,0,0,[],[0]]", b'[4,0,0,[],["1",[],null]]', b"[4,0,0,[],[0,[[7,1]],null]]",
+        b'[4,0,0,[],[0,[["oregon",-1]],null]]', b"[4,0,0,[],[0,7,null]]", b"[4,0,0,[],[0,[],[]]]",
+        b"[4,-1,0,[],[null,[],null]]", b"[4,0,null,[],[null,[],null]]",
+        b"[4,281474976710656,0,[],[null,[],null]]",
+        marks([FIELDS[:-1]]), marks([[*FIELDS, 1]]),
+        marks([]) + b"\n", marks([]) + b"\n7", marks([]) + b'\n["oregon","r",7]',
+        marks([]) + b'\n["oregon","r",7,0]', marks([]) + b'\n["oregon",null,7,1]',
         b'\n["oregon","r",7,1]',
     ],
 )  # fmt: skip
@@ -242,10 +240,10 @@ def test_what_isnt_marks_is_refused(blob: bytes) -> None:
 )  # fmt: skip
 def test_a_field_that_nobody_can_have_left_is_refused(field: int, value: object) -> None:
     fields = list(FIELDS)
-    assert len(decode_marks(orjson.dumps([4, 0, 0, [fields]])).logs) == 1
+    assert len(decode_marks(marks([fields])).logs) == 1
     fields[field] = value
     with pytest.raises(ValueError, match=r"expected|name|runs|marks|unpack"):
-        decode_marks(orjson.dumps([4, 0, 0, [fields]]))
+        decode_marks(marks([fields]))
 
 
 json = st.recursive(
@@ -253,7 +251,7 @@ json = st.recursive(
     lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)),
     max_leaves=20,
 )
-blobs = st.one_of(st.binary(max_size=100), json.map(lambda told: orjson.dumps([4, 0, 0, told])))
+blobs = st.one_of(st.binary(max_size=100), json.map(marks))
 
 
 @given(blobs)

@@ -267,7 +267,7 @@ async def test_a_drain_ends_with_the_data_plane(pair: Pair) -> None:
     done: list[int] = []
     draining = asyncio.create_task(pair.plane.drain())
     # Before anything else is sent: until then the data plane lets readers in.
-    assert await pair.visit.hear_named("drain") == {"seconds_ms": 5_000, "per_second": 5}
+    assert await pair.visit.hear_named("drain") == {"spread_ms": 5_000, "per_second": 5}
     await pair.visit.hear_named("count")
     await pair.visit.say(counters())
     # Readers that weren't told yet still get published messages.

@@ -29,7 +29,7 @@ async def test_a_subscribe_without_a_past_doesnt_wait_for_the_store(desk: Desk) 
     fields = await desk.subscribed(topic="news.a", ref="r")
     push = json.loads(fields.pop("push"))
     assert fields == {
-        "connections": READER, "topic": ("news.a", 2), "batch": 0, "seen": 1, "ref": b'"r"',
+        "connections": READER, "topic": ("news.a", 2), "batch": 0, "seen": 1, "reference": b'"r"',
         "messages": [],
     }  # fmt: skip
     assert decode(push.pop("position"))
@@ -44,16 +44,16 @@ async def test_what_becomes_of_slow_readers_of_a_topic_is_told_with_it(desk: Des
 async def test_a_ref_is_echoed_as_it_was_said(desk: Desk) -> None:
     for ref in (1, True, 1.0, "\u00fc"):
         fields = await desk.subscribed(topic="news.a", ref=ref)
-        assert json.loads(fields["ref"]) == ref
-        assert type(json.loads(fields["ref"])) is type(ref)
-    assert (await desk.subscribed(topic="news.a"))["ref"] == b""
+        assert json.loads(fields["reference"]) == ref
+        assert type(json.loads(fields["reference"])) is type(ref)
+    assert (await desk.subscribed(topic="news.a"))["reference"] == b""
 
 
 async def test_unsubscribe_and_ping(desk: Desk) -> None:
     command = await desk.ask(action="unsubscribe", topic="news.a", ref=1)
     push = json.loads(command.fields.pop("push"))
     assert push == {"type": "unsubscribed", "ref": 1, "topic": "news.a"}
-    assert command == Command("unsubscribe", {"connections": READER, "name": "news.a"})
+    assert command == Command("unsubscribe", {"connections": READER, "topic": "news.a"})
     assert await desk.replied(action="ping") == {"type": "pong"}
 
 

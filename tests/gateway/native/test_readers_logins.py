@@ -52,12 +52,12 @@ async def test_who_logs_in_is_given_an_auth_state(desk: Desk) -> None:
     )  # fmt: skip
     push = json.loads(command.fields["push"])
     assert (push["type"], push["user"], push["ref"]) == ("logged_in", "42", "r")
-    auth = decode_auth(command.fields["blob"])
+    auth = decode_auth(command.fields["auth"])
     assert auth.login is not None
     # Its earlier errors aren't forgotten.
     assert (auth.login.user, auth.bad_tokens) == ("42", 1)
     assert command.fields["ends_ms"] == auth.login.ends_ms
-    fields = await desk.subscribed(topic="user.42", auth=command.fields["blob"])
+    fields = await desk.subscribed(topic="user.42", auth=command.fields["auth"])
     assert fields["topic"] == ("user.42", 2)
 
 
@@ -79,11 +79,11 @@ async def test_bad_tokens_are_counted_in_the_auth_state_and_one_too_many_is_the_
     first = await desk.ask(action="login", token="x")
     assert (first.name, first.fields["user"]) == ("auth", "")
     assert json.loads(first.fields["push"])["code"] == 101
-    assert decode_auth(first.fields["blob"]) == AuthState(None, 1)
-    second = await desk.ask(action="login", token="x", auth=first.fields["blob"])
-    assert decode_auth(second.fields["blob"]) == AuthState(None, 2)
+    assert decode_auth(first.fields["auth"]) == AuthState(None, 1)
+    second = await desk.ask(action="login", token="x", auth=first.fields["auth"])
+    assert decode_auth(second.fields["auth"]) == AuthState(None, 2)
     closed = await desk.visit.hear_named("close")
-    assert (closed["connections"], closed["name"]) == (READER, "invalid_token")
+    assert (closed["connections"], closed["reason"]) == (READER, "invalid_token")
 
 
 # Attachments, and room.

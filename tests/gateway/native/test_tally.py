@@ -69,6 +69,12 @@ def test_delays_are_added_to_the_histogram_of_their_labels(tally: Tally) -> None
     assert value("delay_seconds_sum", **labels) == pytest.approx(9e-6)
 
 
+def test_errors_are_counted_by_their_number(tally: Tally) -> None:
+    before = value("errors_total", code="105")
+    tally.update({"errors.already_subscribed": 2})
+    assert value("errors_total", code="105") == before + 2
+
+
 def test_a_histogram_that_cant_be_read_is_nobodys(tally: Tally) -> None:
     before = value("reader_behind_seconds_count")
     tally.update({"delay.gold.1": 3, "delay.": 3, "behind.x": 3, "behind.99": 3, "behind.2": 1})
