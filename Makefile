@@ -75,8 +75,8 @@ format: python ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-unit: python ## Run the tests that need no server (two minutes)
-	$(BIN)/pytest -n auto -m 'not (broker or cassandra or world or browser or cargo or slow or fleet)' $(PYTEST_ARGS)
+unit: python ## Run the tests that open no socket and start no program
+	$(BIN)/pytest -n auto -m 'not (sockets or broker or cassandra or world or browser or cargo or slow or fleet)' $(PYTEST_ARGS)
 
 integration: setup ## Run the tests that need RabbitMQ, Cassandra, a whole world or Chromium
 	$(BIN)/pytest -n auto -m '(broker or cassandra or world or browser) and not slow' $(PYTEST_ARGS)

@@ -30,6 +30,7 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 from leavings import LAST, Before, certificates_forgotten, forget_failure
 from left_connections import close_connections_of_runners
+from openers import opens
 from power_cuts import lacking
 from reaper import watch
 from shared import after_the_first, folder_of_run, once_per_run
@@ -113,6 +114,9 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 # First, because tests with the marks set here may be deselected.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
+    for item in items:
+        if opens(item):
+            item.add_marker(pytest.mark.sockets)
     spread(items, config)
 
 

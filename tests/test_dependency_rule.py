@@ -23,6 +23,7 @@ SHIPPED = {"newsfabric", *SERVICES, ROOM, LAPTOP}
 RESERVED = {
     "pika": ("newsfabric/amqp/",),
     "sockjs": ("gateway/transports/sockjs/sockjs_tornado.py",),
+    "wsproto": ("gateway/wire/rfc6455.py",),
     "cassandra": ("newsfabric/store/_cassandra_",),
     # Two, since a box has no scaler: each has an error of its own for AWS's refusals.
     "boto3": ("wholesale/scaler/drivers/aws.py", "operations/instance/cloud.py"),

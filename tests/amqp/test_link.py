@@ -220,6 +220,7 @@ async def test_it_keeps_trying_where_nobody_listens_and_says_so_once(warnings: W
     assert len(warnings.messages) == 1
 
 
+@pytest.mark.sockets
 async def test_a_host_name_that_can_not_be_one_is_told_and_tried_again(warnings: Warnings) -> None:
     async with link_to(f"amqp://{'x' * 64}.example"):
         assert "trying again" in await warnings.matching("x" * 64)

@@ -456,6 +456,7 @@ def test_whatever_brokers_do_each_message_is_confirmed_by_one_that_has_it_or_fai
     asyncio.run(play())
 
 
+@pytest.mark.sockets
 async def test_one_broker_has_a_link_as_any_other_and_several_have_one_each():
     url = "amqp://127.0.0.1:1/%2F"
     one = await connect_each({"b1": url}, name="t", credentials=None)

@@ -230,6 +230,7 @@ def _spans() -> float:
     return sum(value(SPANS.labels(outcome)) for outcome in ("sent", "refused"))
 
 
+@pytest.mark.sockets
 @pytest.mark.parametrize(
     "url",
     ["", "ws:", "ws://[", "ws://127.0.0.1:99999999/", "gopher://127.0.0.1/", "ws://a b/", "//x"],

@@ -110,6 +110,7 @@ def test_a_row_has_medians_and_all_that_is_missing() -> None:
     assert (ws[6], ws[7], ws[-1]) == ("40,000", "2.0", "3")
 
 
+@pytest.mark.sockets
 def test_a_report_names_who_was_left_out_and_why(tmp_path: Path) -> None:
     write(tmp_path, [compared()], "python -m bench.peers", 3)
     text = (tmp_path / "report.md").read_text()

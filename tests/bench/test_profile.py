@@ -135,6 +135,7 @@ def looked_at(profilers: list[Profiler], folder: Path) -> dict[str, Profile | No
     return recorder.found
 
 
+@pytest.mark.sockets
 @pytest.mark.usefixtures("drawing")
 def test_a_profiler_that_fails_is_named_and_the_other_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "found"
@@ -152,6 +153,7 @@ def test_a_profiler_that_fails_is_named_and_the_other_goes_on(tmp_path: Path) ->
     assert written["control-plane"]["costs"]["highest"] == [{"what": "send", "share": 1.0}]
 
 
+@pytest.mark.sockets
 @pytest.mark.usefixtures("drawing")
 def test_what_is_interrupted_leaves_what_was_seen(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "found")
@@ -164,6 +166,7 @@ def test_what_is_interrupted_leaves_what_was_seen(tmp_path: Path) -> None:
     assert (tmp_path / "found" / "router.svg").exists()
 
 
+@pytest.mark.sockets
 @pytest.mark.usefixtures("drawing")
 def test_a_process_that_did_nothing_has_no_costs(tmp_path: Path) -> None:
     found = looked_at([Script("router", looks_until_told(""))], tmp_path / "found")

@@ -82,6 +82,7 @@ def test_a_history_that_breaks_an_invariant_is_named() -> None:
     )
 
 
+@pytest.mark.sockets
 def test_what_frontdesks_serve_is_built_from_these_sources() -> None:
     assert _built()["stale"] == [], "run `npm run build` in clients/js"
 

@@ -126,6 +126,7 @@ def test_an_empty_disk_gets_a_file_system_with_our_label(disk: Path) -> None:
     assert volume.probe(str(disk))["LABEL"] == "newsfabric-data"
 
 
+@pytest.mark.sockets
 def test_a_disk_is_never_given_a_second_file_system(disk: Path) -> None:
     volume.make(str(disk))
     before = disk.read_bytes()
@@ -134,6 +135,7 @@ def test_a_disk_is_never_given_a_second_file_system(disk: Path) -> None:
     assert disk.read_bytes() == before
 
 
+@pytest.mark.sockets
 def test_bytes_that_are_no_file_system_are_something_too(disk: Path) -> None:
     with disk.open("r+b") as file:
         file.seek(4096)

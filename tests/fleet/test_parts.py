@@ -153,6 +153,7 @@ def test_each_machine_has_a_certificate_for_its_name_and_address(tmp_path: Path)
     assert {name: path.read_bytes() for name, path in held.items()} == first
 
 
+@pytest.mark.sockets
 def test_ssh_is_told_of_every_machine_and_trusts_only_known_keys(tmp_path: Path) -> None:
     folders = Folders.at(tmp_path)
     access.write_ssh_config(folders, Network("nf-none"), {"oregon-core-1": "ssh-ed25519 AAAA x\n"})
@@ -209,6 +210,7 @@ def test_what_the_scalers_driver_boots_is_said_once_and_by_name(
     assert len(told) == 1, "nothing was booted"
 
 
+@pytest.mark.sockets
 def test_machines_become_boxes_in_the_background_by_their_playbook(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +233,7 @@ def test_machines_become_boxes_in_the_background_by_their_playbook(
     ]
 
 
+@pytest.mark.sockets
 def test_a_failing_program_is_said_with_the_end_of_what_it_said() -> None:
     with pytest.raises(FleetError, match=r"exit code 3: sh -c(.|\n)*the last words"):
         run.run("sh", "-c", "echo the last words >&2; exit 3")

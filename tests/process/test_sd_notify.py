@@ -45,6 +45,7 @@ def test_without_a_supervisor_nothing_is_said():
     assert not sd_notify.notify(sd_notify.READY, environ={})
 
 
+@pytest.mark.sockets
 def test_a_supervisor_that_is_gone_is_logged_and_no_fault(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):

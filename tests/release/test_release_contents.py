@@ -93,6 +93,7 @@ def test_every_python_package_that_newsfabric_needs_has_a_licence_that_is_allowe
     refuse_others(OURS, components)
 
 
+@pytest.mark.sockets
 def test_every_crate_in_the_data_plane_has_a_licence_that_is_allowed() -> None:
     try:
         components = rust_components(cargo_metadata(ROOT))

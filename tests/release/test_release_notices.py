@@ -33,6 +33,7 @@ def _of_the_standard_library() -> set[str]:
     return {"Rust's standard library", *(f"{one} {told['crates'][one]}" for one in told["crates"])}
 
 
+@pytest.mark.sockets
 def test_each_crate_that_is_linked_in_is_named_with_its_text() -> None:
     try:
         crates = linked(cargo_metadata(ROOT, PLATFORMS))

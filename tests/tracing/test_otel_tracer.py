@@ -96,6 +96,7 @@ async def test_at_the_end_what_waits_is_sent() -> None:
         assert len(collector.spans) == 3
 
 
+@pytest.mark.sockets
 async def test_at_the_end_a_collector_that_is_away_holds_nobody_up() -> None:
     dropped = count("dropped")
     settings = TraceSettings(endpoint="http://127.0.0.1:1")

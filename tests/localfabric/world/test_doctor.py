@@ -97,6 +97,7 @@ def test_the_worst_of_all_counts() -> None:
     assert worst([*found, Finding("c", "error", ""), *found]) == "error"
 
 
+@pytest.mark.sockets
 @pytest.mark.parametrize("state", [0, 5])
 def test_the_kernel_is_asked_whether_something_sets_the_clock(
     state: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -112,6 +113,7 @@ def examined(*words: str, **environ: str) -> Result:
     return CliRunner().invoke(doctor, words, env=environ)
 
 
+@pytest.mark.sockets
 def test_a_machine_without_rabbitmq_is_told_so_and_the_rest_is_looked_at(tmp_path: Path) -> None:
     missing = str(tmp_path / "none")
     result = examined("--state", str(tmp_path), NEWSFABRIC_RABBITMQ_HOME=missing)
@@ -150,6 +152,7 @@ def test_a_taken_port_is_an_error_with_what_to_do(tmp_path: Path) -> None:
     assert not (tmp_path / "world").exists()
 
 
+@pytest.mark.sockets
 def test_notes_that_cannot_be_read_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "world.json").write_text("{}")
     result = examined("--json", "--state", str(tmp_path))

@@ -15,6 +15,8 @@ from localfabric.world.running import planned
 from localfabric.world.state import Notes, make_folder, write_notes
 from newsfabric.errors import WorldError
 
+pytestmark = pytest.mark.sockets
+
 OPTIONS = WorldOptions(regions=("oregon",))
 PAUSES = [sys.executable, "-c", "import signal; signal.pause()"]
 

@@ -107,6 +107,7 @@ def test_a_number_is_not_given_again_before_the_others_were() -> None:
     assert had == [2, 3, 4, 5, 6, 7, 8, 9]
 
 
+@pytest.mark.sockets
 @pytest.mark.parametrize("ended", [["oregon-retail-2"], ["oregon-retail-1", "oregon-retail-2"]])
 def test_the_number_of_a_box_that_was_ended_is_not_the_next_one_either(
     tmp_path: Path, ended: list[str]
@@ -181,6 +182,7 @@ def test_a_region_that_is_not_there_is_a_config_error(tmp_path: Path) -> None:
         want(a_world(tmp_path / "world"), "lima", 3)
 
 
+@pytest.mark.sockets
 def test_a_core_that_does_not_answer_lets_nothing_be_started(tmp_path: Path) -> None:
     state = a_world(tmp_path / "world")
     (state / "topics.toml").write_bytes(TOPICS.read_bytes())
@@ -190,6 +192,7 @@ def test_a_core_that_does_not_answer_lets_nothing_be_started(tmp_path: Path) -> 
     assert read_notes(state) == before
 
 
+@pytest.mark.sockets
 def test_of_boxes_that_boot_there_are_no_more_at_a_time_than_was_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

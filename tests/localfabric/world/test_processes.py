@@ -19,6 +19,8 @@ from localfabric.world.processes import (
     spawn,
 )
 
+pytestmark = pytest.mark.sockets
+
 OBEYS = "import signal; print('up', flush=True); signal.pause()"
 IGNORES = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {OBEYS}"
 HAS_A_CHILD = (

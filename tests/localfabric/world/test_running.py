@@ -32,6 +32,7 @@ def told(state: Path, notes: Notes) -> dict[str, str]:
     return found
 
 
+@pytest.mark.sockets
 def test_what_is_healed_keeps_the_engine_that_the_world_was_started_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

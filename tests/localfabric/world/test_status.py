@@ -1,6 +1,8 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from localfabric.world.layout import lay_out
 from localfabric.world.options import WorldOptions
 from localfabric.world.processes import ProcessId, process_id
@@ -160,6 +162,7 @@ def test_a_dead_process_has_no_pid() -> None:
     assert status["epmd"] == {"name": "epmd", "pid": None, "running": False}
 
 
+@pytest.mark.sockets
 async def test_where_nothing_answers_everything_is_unknown() -> None:
     seen = await observe(LAYOUT)
     assert seen == Observations(

@@ -14,6 +14,8 @@ from localfabric.world.running import planned
 from localfabric.world.state import Notes, make_folder, write_notes
 from localfabric.world.stop import stop_world
 
+pytestmark = pytest.mark.sockets
+
 OPTIONS = WorldOptions(port_base=22400)
 SLEEPS = [sys.executable, "-c", "import signal; signal.pause()"]
 

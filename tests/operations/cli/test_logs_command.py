@@ -161,6 +161,7 @@ def test_without_topics_a_store_cant_be_opened(place: Place):
     assert "--topics" in done.stderr
 
 
+@pytest.mark.sockets
 def test_a_gateway_that_cannot_be_asked_is_said_and_is_an_error() -> None:
     words = ["logs", "missing", "--gateway", "http://127.0.0.1:1"]
     told = CliRunner().invoke(cli, words)

@@ -30,6 +30,8 @@ from operations.cli.recording import Line, Tally
 from operations.cli.wait_limit import HINT, WaitLimit, hint_about, wait_limited
 from operations.worlds import World
 
+pytestmark = pytest.mark.sockets
+
 SELF = process_id(os.getpid())
 # Ports after those of the worlds that run meanwhile.
 OPTIONS = WorldOptions(port_base=PORTS + 2_100)

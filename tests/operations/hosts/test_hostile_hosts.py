@@ -11,6 +11,8 @@ from newsfabric.errors import WorldError
 from operations.hosts.described import Host
 from operations.hosts.remote import Seen, run_here, seen
 
+pytestmark = pytest.mark.sockets
+
 BOX = Host("oregon-retail-1", "oregon", "retail")
 CLEAR = "\x1b[2J"
 UNIT = {"unit": "newsfabric-gateway", "active": "active", "pid": 7, "stopped": False}

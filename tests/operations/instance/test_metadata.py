@@ -47,6 +47,7 @@ def test_an_id_that_is_none_names_no_box(metadata_service: Imds, name: str) -> N
         metadata(metadata_service).instance_id()
 
 
+@pytest.mark.sockets
 def test_nobody_there_is_an_error() -> None:
     with pytest.raises(MetadataError):
         Metadata("http://127.0.0.1:1").target_state()

@@ -175,6 +175,7 @@ async def test_an_answer_that_is_no_board_is_said_and_the_last_one_stands(
         assert found.crowded == Crowded(readers=7)
 
 
+@pytest.mark.sockets
 async def test_a_board_that_is_away_is_said() -> None:
     async with asking("http://127.0.0.1:1/board.json") as found:
         await until(lambda: found.trouble)

@@ -629,6 +629,7 @@ async def test_it_is_ready_while_both_links_are_up(house: House):
     assert (await house.fetch("/healthz/live")).code == 200
 
 
+@pytest.mark.sockets
 @pytest.mark.parametrize("missing", ["core", "client"])
 async def test_it_isnt_ready_before_all_that_it_needs_is_there(topics: TopicTable, missing: str):
     client, core = client_cluster(), core_cluster()

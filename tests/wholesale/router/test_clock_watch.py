@@ -190,6 +190,7 @@ async def test_rows_tell_the_time_of_their_writing(core: CoreCluster, clocks: Cl
         assert store._directory[log].told_ms == EPOCH + 4_000
 
 
+@pytest.mark.sockets
 async def test_a_router_whose_clock_is_wrong_when_it_starts_waits_and_takes_nothing(
     core: CoreCluster,
     clocks: Clocks,
@@ -211,6 +212,7 @@ async def test_a_router_whose_clock_is_wrong_when_it_starts_waits_and_takes_noth
         await until(lambda: service.readiness().ready)
 
 
+@pytest.mark.sockets
 async def test_a_router_whose_clock_goes_wrong_gives_back_what_it_hasnt_numbered(
     core: CoreCluster,
     clocks: Clocks,

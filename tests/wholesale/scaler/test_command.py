@@ -13,6 +13,8 @@ import pytest
 from wholesale.scaler.drivers import DriverError, DriverLimit, Instance, command
 from wholesale.scaler.drivers.command import CommandDriver
 
+pytestmark = pytest.mark.sockets
+
 
 @pytest.fixture
 def said(tmp_path: Path) -> Path:
