@@ -174,13 +174,14 @@ def _stream(number: int, encoding: str) -> io.TextIOWrapper:
 
 def main(folder: Path) -> None:
     """Play all commands in ``folder``, which also takes their output."""
-    import localfabric
-    import newsfabric
-    import operations
+    import localfabric.cli
+    import operations.cli
+    from localfabric.world import finding
 
-    # Commands import what they need when they run: here it is imported once for all of them.
-    for package in (newsfabric, localfabric, operations):
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+    # No world starts here: commands needn't wait for one.
+    vars(finding)["_MAY_APPEAR"] = 0.0
+    for package in (operations.cli, localfabric.cli):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
     os.chdir(folder)
