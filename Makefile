@@ -28,7 +28,7 @@ BIN = .venv/bin
 FLEET = PYTHONPATH=deploy $(BIN)/python -m fleet
 
 .DEFAULT_GOAL = help
-.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow test-all lint types format unit integration conformance bench bench-peers profile soak chaos metrics surge loadtest wheel release bundle check-ansible fleet fleet-image fleet-down test-fleet test-platforms check-deploy check-terraform check-containers clean
+.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow test-long test-all crates lint types format unit integration conformance bench bench-peers profile soak chaos metrics surge loadtest wheel release bundle check-ansible fleet fleet-image fleet-down test-fleet test-platforms check-deploy check-terraform check-containers clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,19 +50,27 @@ dataplane-test: dataplane ## Check and test the Rust crates
 	nice cargo test --locked --no-run
 	cargo test --locked
 
+# The existing data plane is tested: a new one would replace it while other tests use it.
+crates:
+	@if command -v cargo >/dev/null; then $(MAKE) --no-print-directory --assume-old=dataplane dataplane-test; else \
+	    echo 'cargo is missing, so the crates are not tested' && test -z "$(CI)"; fi
+
 fuzz: ## Fuzz the parsers, FUZZ_SECONDS=60 each (needs nightly Rust and cargo-fuzz)
 	@scripts/fuzz
 
-test: setup ## Lint, check types and run the tests, some at once (PYTEST_ARGS=…)
+test: setup ## Lint, run the tests, and beside them check types and crates (PYTEST_ARGS=…)
 	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory types
-	$(BIN)/pytest -n auto -m 'not (slow or fleet)' $(PYTEST_ARGS)
+	@scripts/beside make --no-print-directory --keep-going types crates -- \
+	    $(BIN)/pytest -n auto -m 'not (slow or long or fleet)' $(PYTEST_ARGS)
 
 test-slow: setup ## Run the tests that take minutes each (PYTEST_ARGS=…)
-	$(BIN)/pytest -n auto -m slow $(PYTEST_ARGS)
+	$(BIN)/pytest -n auto -m 'slow and not long' $(PYTEST_ARGS)
 
-test-all: setup ## Run both side by side, in less time than one after the other (PYTEST_ARGS=…)
-	$(BIN)/pytest -n auto -m 'not fleet' $(PYTEST_ARGS)
+test-long: setup ## Run what CI plays in a shorter form: before a release (PYTEST_ARGS=…)
+	$(BIN)/pytest -n auto -m long $(PYTEST_ARGS)
+
+test-all: setup ## Run all but the long ones, in less time than one after the other (PYTEST_ARGS=…)
+	$(BIN)/pytest -n auto -m 'not (long or fleet)' $(PYTEST_ARGS)
 
 lint: python ## Check style and formatting
 	$(BIN)/ruff check
@@ -76,10 +84,10 @@ format: python ## Format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix
 
 unit: python ## Run the tests that open no socket and start no program
-	$(BIN)/pytest -n auto -m 'not (sockets or broker or cassandra or world or browser or cargo or slow or fleet)' $(PYTEST_ARGS)
+	$(BIN)/pytest -n auto -m 'not (sockets or broker or cassandra or world or browser or cargo or slow or long or fleet)' $(PYTEST_ARGS)
 
 integration: setup ## Run the tests that need RabbitMQ, Cassandra, a whole world or Chromium
-	$(BIN)/pytest -n auto -m '(broker or cassandra or world or browser) and not slow' $(PYTEST_ARGS)
+	$(BIN)/pytest -n auto -m '(broker or cassandra or world or browser) and not (slow or long)' $(PYTEST_ARGS)
 
 conformance: python dataplane ## Run the Autobahn TestSuite and the SockJS suite, all of both (10 minutes)
 	CI=1 $(BIN)/pytest tests/conformance

@@ -50,7 +50,7 @@ GRACE_SECONDS = 0.5
 # Seconds for clearing away all that a test has left, even a world of two regions.
 TEARDOWN_SECONDS = 240.0
 
-pytest_plugins = ("standing_worlds",)
+pytest_plugins = ("budgets", "standing_worlds")
 
 settings.register_profile(
     "newsfabric",

@@ -28,7 +28,7 @@ PROVEN = {
     ),
     "any one process, machine or region may die, and what has a receipt still arrives": (
         "e2e/test_chaos.py",
-        "in_two_minutes_of_chaos_nothing_is_lost_and_nothing_doubled",
+        "in_ninety_seconds_of_chaos_nothing_is_lost_and_nothing_doubled",
     ),
     "a message takes several paths, the first copy wins": (
         "e2e/test_a_message_crosses_the_fabric.py",

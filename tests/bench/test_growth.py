@@ -162,7 +162,7 @@ def test_a_store_is_measured_as_it_fills(tmp_path: Path) -> None:
     assert all(value > 0 for row in rows for value in row.values())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.cargo
 @pytest.mark.broker
 @pytest.mark.timeout(1200)

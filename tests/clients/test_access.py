@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 from authorities import Certified, certify
-from client_programs import Program, program
+from client_programs import CONTRACT, Program, program
 from client_regions import Region, Regions, settings
 
-from bench.drivers import LANGUAGES
 from localfabric.nodes.ports import free_ports
 from localfabric.nodes.rabbitmq import LocalNode
 from localfabric.world.rabbitmq_home import RabbitmqHome
@@ -25,7 +24,7 @@ MESSAGE = {"topic": "news.x", "body": '{"headline": "Hello"}'}
 FOR_EVER = 600.0
 
 
-@pytest.fixture(scope="module", params=LANGUAGES)
+@pytest.fixture(scope="module", params=CONTRACT)
 def publisher(request: pytest.FixtureRequest) -> Program:
     return program(request.param)
 

@@ -52,16 +52,22 @@ def _built() -> dict[str, Any]:
     return report
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "suite", sorted(path.name for path in (CLIENT / "test").glob("*.test.mjs"))
 )
 def test_the_suite_passes_under_node(suite: str) -> None:
     _need("esbuild")
-    # The simulation takes a minute on an idle processor.
-    seconds = 570.0 if suite == "simulation.test.mjs" else 110.0
     how = ("--import", "./test/typescript.mjs", "--test")
-    run = _node(*how, f"test/{suite}", seconds=seconds)
+    run = _node(*how, f"test/{suite}")
+    assert run.returncode == 0, run.stdout
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_ten_thousand_histories_break_no_invariant() -> None:
+    _need("esbuild")
+    play = ("--import", "./test/typescript.mjs", "test/simulation/play.mjs")
+    run = _node(*play, "--seeds", "1-10000", seconds=570.0)
     assert run.returncode == 0, run.stdout
 
 

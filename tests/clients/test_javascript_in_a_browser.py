@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import pytest_asyncio
 from gateways import Box, opened_box
 from pages import ReadingPage, browsing
-from playwright.async_api import BrowserContext, Page
+from playwright.async_api import Browser, BrowserContext, Page
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
@@ -29,7 +30,7 @@ from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 
 logger = logging.getLogger(__name__)
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 STATIC: Final = Path(__file__).parents[2] / "newsfabric" / "static"
 TOPIC: Final = "news.world"
@@ -137,7 +138,7 @@ class Fabric:
             await asyncio.gather(task, return_exceptions=True)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def fabric() -> AsyncIterator[Fabric]:
     home, away = Region("oregon"), Region("dublin", is_closed=True)
     home.others, away.others = [away], [home]
@@ -162,10 +163,17 @@ async def fabric() -> AsyncIterator[Fabric]:
         yield Fabric(home, away, store, home.boxes[0])
 
 
-@pytest.fixture
-async def context() -> AsyncIterator[BrowserContext]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
     async with browsing() as browser:
-        yield await browser.new_context()
+        yield browser
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
+    context = await browser.new_context()
+    yield context
+    await context.close()
 
 
 async def opened(context: BrowserContext, fabric: Fabric, **options: Any) -> ReadingPage:

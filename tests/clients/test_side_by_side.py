@@ -10,10 +10,9 @@ from contextlib import AsyncExitStack, ExitStack
 
 import pytest
 from brokers import freeze, thaw
-from client_programs import program
+from client_programs import CONTRACT, program
 from client_regions import Region, Regions, settings
 
-from bench.drivers import LANGUAGES
 from localfabric.nodes.rabbitmq import LocalNode
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.amqp import Message
@@ -120,7 +119,7 @@ def _ids(broker: Region) -> set[str | None]:
     return {message.properties.message_id for message in broker.seen}
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", CONTRACT)
 async def test_a_broker_that_stops_in_the_middle_costs_no_message(
     pair: Pair, language: str
 ) -> None:
@@ -145,7 +144,7 @@ async def test_a_broker_that_stops_in_the_middle_costs_no_message(
     assert len(pair.tries()) == 300
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", CONTRACT)
 async def test_a_queue_for_receipts_that_is_deleted_costs_no_message(
     pair: Pair, language: str
 ) -> None:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from amqp_links import PUBLISH, Proxy, fall_silent, method
-from client_programs import Program, program
+from client_programs import CONTRACT, Program, program
 from client_regions import Regions, settings
 
 from newsfabric.settings import Node
@@ -49,8 +49,7 @@ MOMENTS = {
 }
 
 
-# Python's synchronous publisher contains the asynchronous one.
-@pytest.fixture(scope="module", params=["python-sync", "java", "php"])
+@pytest.fixture(scope="module", params=CONTRACT)
 def publisher(request: pytest.FixtureRequest) -> Program:
     return program(request.param)
 

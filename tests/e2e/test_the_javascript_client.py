@@ -134,7 +134,14 @@ async def test_a_gateway_is_killed_under_the_page(
     assert await reading.state("region") == BREAKS
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "cut"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        # Found at once by a page; made-up regions are killed in test_javascript_in_a_browser.py.
+        pytest.param(signal.SIGKILL, id="killed", marks=pytest.mark.long),
+        pytest.param(signal.SIGSTOP, id="cut"),
+    ],
+)
 async def test_a_region_is_gone_under_the_page(
     healed: World,
     context: BrowserContext,

@@ -133,7 +133,7 @@ def test_a_day_of_news_and_its_readers_are_seen_in_both_worlds(worlds: dict[str,
     tails = [Tail(original, topic, region="oregon", count=20) for topic in TOPICS]
     limits = ("--fail-on-loss", "--fail-over-delay", "10000")
     with Mirror(worlds, *limits, "--admin-port", str(METRICS_PORT)) as mirror:
-        _day(original, 2000)
+        _day(original, 4000)
         mirror.wait_for("readers 3 of 3")
         _until(lambda: "newsfabric_mirror_heard_messages_total 662.0\n" in _page("/metrics"))
         assert json.loads(_page("/healthz/ready"))["ready"]
@@ -155,7 +155,7 @@ def test_the_other_may_break_and_the_original_feels_nothing(worlds: dict[str, Wo
     original, other = worlds["original"], worlds["other"]
     tail = Tail(original, "news.breaking", region="oregon", count=41)
     with Mirror(worlds, "--readers", "20", "--patience", "5", "--log-format", "json") as mirror:
-        publishing = threading.Thread(target=_day, args=(original, 1500))
+        publishing = threading.Thread(target=_day, args=(original, 2500))
         publishing.start()
         mirror.wait_for("readers 20 of 20")
         killed = other.run("chaos", "kill", "oregon-client-1", "oregon-retail-1-dataplane")

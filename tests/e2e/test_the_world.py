@@ -70,6 +70,15 @@ def test_a_second_up_on_the_same_state_is_refused_in_one_line(world: World) -> N
     assert up.returncode == 1
     assert len(up.stderr.strip().splitlines()) == 1
     assert "already" in up.stderr
+
+
+def test_its_status_is_printed(world: World) -> None:
+    printed, now = json.loads(world.run("status", "--json").stdout), world.status()
+    assert printed.keys() == now.keys()
+    for there, here in zip(printed["regions"], now["regions"], strict=True):
+        assert there.keys() == here.keys()
+        for fixed in ("name", "brokers", "services"):
+            assert there[fixed] == here[fixed]
     assert world.run("status").returncode == 0
 
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import PORTS, ROOT, ports_in_use, require_rabbitmq
+from worlds import PORTS, ROOT, World, ports_in_use, require_rabbitmq
 
 from loadtest.locusts import state
 from loadtest.locusts.options import (
@@ -309,102 +309,102 @@ def test_locust_itself_refuses_it_too() -> None:
     assert "needs --i-own-this-target" in done.stderr
 
 
+def words(tmp_path: Path, **more: Any) -> list[str]:
+    given = {
+        "port-base": BASE,
+        "report": tmp_path / "report",
+        "readers": 50,
+        "roam-every": 4,
+        "slow-pause": 3,
+        **more,
+    }
+    return [f"--{name}={value}" for name, value in given.items()]
+
+
+def started(*arguments: str) -> subprocess.Popen[str]:
+    """Return a running load test whose readers are connected and get messages."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "loadtest.locusts", *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    # The first line of figures.
+    assert any("received/s" in line for line in iter(process.stdout.readline, ""))
+    return process
+
+
+def check_interrupted(process: subprocess.Popen[str], report: Path) -> None:
+    """Check that an interrupted load test ends with a report."""
+    rest, _ = process.communicate(timeout=300)
+    assert "0 lost, 0 doubled" in rest
+    assert json.loads((report / "report.json").read_text())["census"]["lost"] == 0
+    assert "<svg" in (report / "report.html").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.cargo
+@pytest.mark.timeout(900)
+def test_a_small_load_test_loses_and_doubles_nothing(world: World, tmp_path: Path) -> None:
+    require_locust()
+    if shutil.which("cargo") is None:
+        pytest.skip("cargo is missing")
+    shape = {"shape": "reconnect_storm", "seconds": 20, "settle": 20, "workers": 2, "dense": 300}
+    done = run("--running", *words(tmp_path, **shape, state=world.state), timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "report" / "report.json").read_text())
+    assert (found["census"]["lost"], found["census"]["doubled"]) == (0, 0)
+    assert found["census"]["readers"] == 350
+    assert found["census"]["owed"] > 500
+    # Each kind has received something, and all readers came again after each of two storms.
+    counts = {(row["event"], row["who"]): row["count"] for row in found["events"]}
+    kinds = {*found["options"]["mix"], "DenseReaders"}
+    assert {who for event, who in counts if event == "receive"} == kinds
+    dense = counts["connect", "DenseReaders"]
+    assert dense >= 900
+    assert sum(n for (event, _), n in counts.items() if event == "connect") - dense >= 150
+    assert counts["receive", "DenseReaders"] > 3000
+    assert max(sample["readers"] for sample in found["samples"]) > 330
+    assert {who for event, who in counts if event == "publish"} == {"AMQP", "HTTP"}
+    assert "<svg" in (tmp_path / "report" / "report.html").read_text()
+    assert "Locust" in (tmp_path / "report" / "locust.html").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_worker_that_dies_makes_the_run_fail(world: World, tmp_path: Path) -> None:
+    require_locust()
+    # Long enough for locust to report the worker missing, which it does after 15 s.
+    shape = {"shape": "steady", "seconds": 30, "settle": 10, "workers": 2}
+    process = started("--running", *words(tmp_path, **shape, state=world.state))
+    children = psutil.Process(process.pid).children(recursive=True)
+    next(child for child in children if "--worker" in child.cmdline()).kill()
+    rest, _ = process.communicate(timeout=300)
+    assert "not kept: 1 workers sent no records" in rest
+    assert process.returncode == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_who_is_interrupted_still_writes_the_report(world: World, tmp_path: Path) -> None:
+    require_locust()
+    shape = {"shape": "steady", "seconds": 60, "state": world.state}
+    process = started("--running", *words(tmp_path, **shape))
+    process.send_signal(signal.SIGTERM)
+    check_interrupted(process, tmp_path / "report")
+
+
 @pytest.mark.slow
 @pytest.mark.world
-@pytest.mark.timeout(900)
-class TestWithAWorld:
-    """Worlds on the same ports, one after the other."""
-
-    def words(self, tmp_path: Path, **more: Any) -> list[str]:
-        given = {
-            "state": tmp_path / "world",
-            "port-base": BASE,
-            "report": tmp_path / "report",
-            "readers": 50,
-            "roam-every": 4,
-            "slow-pause": 3,
-            **more,
-        }
-        return [f"--{name}={value}" for name, value in given.items()]
-
-    def test_a_small_load_test_loses_and_doubles_nothing(self, tmp_path: Path) -> None:
-        require_rabbitmq()
-        require_locust()
-        shape = {"shape": "reconnect_storm", "seconds": 20, "settle": 20, "workers": 2}
-        done = run(*self.words(tmp_path, **shape), timeout=600)
-        assert done.returncode == 0, done.stdout + done.stderr
-        found = json.loads((tmp_path / "report" / "report.json").read_text())
-        assert (found["census"]["lost"], found["census"]["doubled"]) == (0, 0)
-        assert found["census"]["readers"] == 50
-        assert found["census"]["owed"] > 500
-        # Each kind has received something, and all readers came again after each of two storms.
-        counts = {(row["event"], row["who"]): row["count"] for row in found["events"]}
-        assert {who for event, who in counts if event == "receive"} == set(found["options"]["mix"])
-        assert sum(n for (event, _), n in counts.items() if event == "connect") >= 150
-        assert {who for event, who in counts if event == "publish"} == {"AMQP", "HTTP"}
-        assert "<svg" in (tmp_path / "report" / "report.html").read_text()
-        assert "Locust" in (tmp_path / "report" / "locust.html").read_text()
-        assert ports_in_use(BASE, 246) == []
-        assert not (tmp_path / "world").exists()
-
-    @pytest.mark.cargo
-    def test_dense_readers_come_back_from_a_storm_and_are_accounted_for(
-        self, tmp_path: Path
-    ) -> None:
-        require_rabbitmq()
-        require_locust()
-        if shutil.which("cargo") is None:
-            pytest.skip("cargo is missing")
-        shape = {"shape": "reconnect_storm", "seconds": 20, "settle": 20, "workers": 2}
-        done = run(*self.words(tmp_path, **shape, readers=10, dense=300), timeout=600)
-        assert done.returncode == 0, done.stdout + done.stderr
-        found = json.loads((tmp_path / "report" / "report.json").read_text())
-        assert (found["census"]["lost"], found["census"]["doubled"]) == (0, 0)
-        assert found["census"]["readers"] == 310
-        counts = {(row["event"], row["who"]): row["count"] for row in found["events"]}
-        # All readers came, and came again after each of two storms.
-        assert counts["connect", "DenseReaders"] >= 900
-        assert counts["receive", "DenseReaders"] > 3000
-        assert max(sample["readers"] for sample in found["samples"]) > 290
-        assert ports_in_use(BASE, 246) == []
-
-    def test_a_worker_that_dies_makes_the_run_fail(self, tmp_path: Path) -> None:
-        require_rabbitmq()
-        require_locust()
-        # Long enough for locust to report the worker missing, which it does after 15 s.
-        shape = {"shape": "steady", "seconds": 40, "settle": 10, "workers": 2}
-        command = [sys.executable, "-m", "loadtest.locusts", *self.words(tmp_path, **shape)]
-        started = subprocess.Popen(
-            [*command, "--regions=oregon"], stdout=subprocess.PIPE, text=True, cwd=ROOT
-        )
-        assert started.stdout is not None
-        lines = iter(started.stdout.readline, "")
-        assert any("received/s" in line for line in lines)
-        children = psutil.Process(started.pid).children(recursive=True)
-        next(child for child in children if "--worker" in child.cmdline()).kill()
-        rest, _ = started.communicate(timeout=300)
-        assert "not kept: 1 workers sent no records" in rest
-        assert started.returncode == 1
-
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-    def test_who_is_interrupted_still_writes_the_report(
-        self, tmp_path: Path, number: signal.Signals
-    ) -> None:
-        require_rabbitmq()
-        require_locust()
-        words = self.words(tmp_path, shape="steady", seconds=60, regions="oregon")
-        command = [sys.executable, "-m", "loadtest.locusts", *words]
-        started = subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
-        )
-        assert started.stdout is not None
-        # The first line of figures: readers are connected, and messages arrive.
-        lines = iter(started.stdout.readline, "")
-        assert any("received/s" in line for line in lines)
-        started.send_signal(number)
-        rest, _ = started.communicate(timeout=300)
-        assert "0 lost, 0 doubled" in rest
-        assert json.loads((tmp_path / "report" / "report.json").read_text())["census"]["lost"] == 0
-        assert "<svg" in (tmp_path / "report" / "report.html").read_text()
-        assert ports_in_use(BASE, 246) == []
-        assert not (tmp_path / "world").exists()
+@pytest.mark.timeout(600)
+def test_with_a_world_of_its_own_nothing_is_left_when_it_is_interrupted(tmp_path: Path) -> None:
+    require_rabbitmq()
+    require_locust()
+    shape = {"shape": "steady", "seconds": 60, "regions": "oregon", "state": tmp_path / "world"}
+    process = started(*words(tmp_path, **shape))
+    process.send_signal(signal.SIGINT)
+    check_interrupted(process, tmp_path / "report")
+    assert ports_in_use(BASE, 246) == []
+    assert not (tmp_path / "world").exists()

@@ -23,56 +23,56 @@ ROOT = Path(__file__).resolve().parents[2]
 # Most faults show sooner if more writes time out.
 SOME_PARTIAL = Profile(partial=0.3)
 
-#: For each fault a place where it is found soon: the profile, the first seed, and the number of
-#: histories that it took when this was written (2026-11-28). The test plays more, since any change
-#: of the model changes all histories. Some first seeds are chosen, because the fault rarely shows:
+#: For each fault the profile and the first seed with which it is found in a few histories
+#: (2026-11-29). The test plays more, since any change of the model changes all histories. Then a
+#: test takes minutes: give it a seed that finds the fault. Some faults rarely show:
 #: covered_unsettled was found once in the 195,000 histories played before the design had its rule.
 #: covered_void was found after 1,331 histories, void_is_gap after 225, blind_directory after 500,
 #: rule5_local after 247, hold_off after 670.
-FOUND_SOON: dict[str, tuple[Profile, int, int]] = {
-    AS_WRITTEN: (SOME_PARTIAL, 0, 9),
-    "low_at_store": (SOME_PARTIAL, 50, 15),
-    "no_lease": (SOME_PARTIAL, 0, 8),
-    "successor_closes": (SOME_PARTIAL, 0, 9),
-    "blind_directory": (SOME_PARTIAL, 480, 20),
-    "void_after_write": (SOME_PARTIAL, 70, 18),
-    "rule5_window": (SOME_PARTIAL, 0, 11),
-    "rule5_local": (SOME_PARTIAL, 500, 7),
-    "marks_only": (SOME_PARTIAL, 0, 42),
-    "since_time": (SOME_PARTIAL, 0, 7),
-    "tail_here": (HARDEST, 60, 18),
-    "unseen_given": (DEFAULT, 0, 9),
-    "void_is_gap": (SOME_PARTIAL, 1_660, 4),
-    "half_found": (SOME_PARTIAL, 0, 5),
-    "no_proof": (SOME_PARTIAL, 0, 11),
-    "void_wrong": (SOME_PARTIAL, 0, 9),
-    "start_beyond": (SOME_PARTIAL, 0, 1),
-    "close_early": (SOME_PARTIAL, 60, 14),
-    "close_short": (SOME_PARTIAL, 0, 1),
-    "dir_late": (SOME_PARTIAL, 0, 6),
-    "epoch_taken": (SOME_PARTIAL, 50, 17),
-    "rule5_off": (SOME_PARTIAL, 0, 1),
-    "no_gave": (SOME_PARTIAL, 0, 8),
-    "seen_early": (SOME_PARTIAL, 0, 8),
-    "heard_later_from_low": (SOME_PARTIAL, 0, 8),
-    "clock_back": (WRONG_CLOCKS, 0, 7),
-    "clock_alone": (WRONG_CLOCKS, 10, 12),
-    "clock_believed": (WRONG_CLOCKS, 160, 4),
-    "rows_timeless": (WRONG_CLOCKS, 465, 23),
-    "directory_by_wall": (WRONG_CLOCKS, 100, 6),
-    "directory_by_latest": (WRONG_CLOCKS, 2600, 9),
-    "certain_runs_on": (WRONG_CLOCKS, 100, 6),
-    "span_alike": (WRONG_CLOCKS, 465, 5),
-    "read_looks_young": (WRONG_CLOCKS, 20_295, 4),
-    "hours_disbelieved": (WRONG_CLOCKS, 310, 6),
-    "hold_off": (DEFAULT, 660, 10),
-    "blob_only": (DEFAULT, 435, 9),
-    "covered_unsettled": (PARTIAL, 50_007_380, 11),
-    "silent_from_top": (DEFAULT, 0, 4),
-    "mark_skips": (SOME_PARTIAL, 0, 1),
-    "no_silent": (SOME_PARTIAL, 0, 3),
-    "other_closes": (SOME_PARTIAL, 0, 1),
-    "trim_wrong": (SOME_PARTIAL, 0, 1),
+FOUND_SOON: dict[str, tuple[Profile, int]] = {
+    AS_WRITTEN: (SOME_PARTIAL, 8),
+    "low_at_store": (SOME_PARTIAL, 64),
+    "no_lease": (SOME_PARTIAL, 6),
+    "successor_closes": (SOME_PARTIAL, 8),
+    "blind_directory": (SOME_PARTIAL, 499),
+    "void_after_write": (SOME_PARTIAL, 84),
+    "rule5_window": (SOME_PARTIAL, 7),
+    "rule5_local": (SOME_PARTIAL, 506),
+    "marks_only": (SOME_PARTIAL, 41),
+    "since_time": (SOME_PARTIAL, 6),
+    "tail_here": (HARDEST, 77),
+    "unseen_given": (DEFAULT, 0),
+    "void_is_gap": (SOME_PARTIAL, 1663),
+    "half_found": (SOME_PARTIAL, 0),
+    "no_proof": (SOME_PARTIAL, 0),
+    "void_wrong": (SOME_PARTIAL, 7),
+    "start_beyond": (SOME_PARTIAL, 0),
+    "close_early": (SOME_PARTIAL, 83),
+    "close_short": (SOME_PARTIAL, 0),
+    "dir_late": (SOME_PARTIAL, 5),
+    "epoch_taken": (SOME_PARTIAL, 99),
+    "rule5_off": (SOME_PARTIAL, 0),
+    "no_gave": (SOME_PARTIAL, 6),
+    "seen_early": (SOME_PARTIAL, 7),
+    "heard_later_from_low": (SOME_PARTIAL, 10),
+    "clock_back": (WRONG_CLOCKS, 6),
+    "clock_alone": (WRONG_CLOCKS, 21),
+    "clock_believed": (WRONG_CLOCKS, 163),
+    "rows_timeless": (WRONG_CLOCKS, 487),
+    "directory_by_wall": (WRONG_CLOCKS, 100),
+    "directory_by_latest": (WRONG_CLOCKS, 2600),
+    "certain_runs_on": (WRONG_CLOCKS, 100),
+    "span_alike": (WRONG_CLOCKS, 465),
+    "read_looks_young": (WRONG_CLOCKS, 20_295),
+    "hours_disbelieved": (WRONG_CLOCKS, 310),
+    "hold_off": (DEFAULT, 660),
+    "blob_only": (DEFAULT, 435),
+    "covered_unsettled": (PARTIAL, 50_007_380),
+    "silent_from_top": (DEFAULT, 0),
+    "mark_skips": (SOME_PARTIAL, 0),
+    "no_silent": (SOME_PARTIAL, 0),
+    "other_closes": (SOME_PARTIAL, 0),
+    "trim_wrong": (SOME_PARTIAL, 0),
 }
 MOST_HISTORIES = 300
 
@@ -99,7 +99,7 @@ def test_routers_of_one_name_and_one_epoch_break_nothing() -> None:
 # A hundred take a minute or more on a busy machine, and only a change of the design can break one:
 # after such a change, play thousands with `python -m logmodel`.
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2, 3))])
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
 def test_five_hundred_histories_break_nothing(profile: Profile, part: int) -> None:
     for seed in range(1000 + 25 * part, 1025 + 25 * part):
@@ -109,14 +109,12 @@ def test_five_hundred_histories_break_nothing(profile: Profile, part: int) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FOUND_SOON)
 def test_a_fault_is_found(name: str) -> None:
-    profile, first, _ = FOUND_SOON[name]
-    assert _first_broken(name, profile, first) is not None
+    assert _first_broken(name, *FOUND_SOON[name]) is not None
 
 
 @pytest.mark.parametrize("name", ["no_lease", "half_found", "no_proof", "void_wrong"])
 def test_a_fault_that_shows_at_once_is_found_at_once(name: str) -> None:
-    profile, first, _ = FOUND_SOON[name]
-    assert _first_broken(name, profile, first) is not None
+    assert _first_broken(name, *FOUND_SOON[name]) is not None
 
 
 def test_every_fault_that_can_be_found_is_looked_for() -> None:

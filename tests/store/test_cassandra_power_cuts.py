@@ -104,7 +104,12 @@ async def opened(url: str) -> AsyncIterator[Store]:
 
 @pytest.mark.promise("R6")
 @pytest.mark.parametrize(
-    ("seed", "share"), [(1, 0.0), (2, 0.5)], ids=["synced", "synced and some more"]
+    ("seed", "share"),
+    [
+        pytest.param(1, 0.0, id="synced"),
+        # Torn files: those of SQLite are in test_power_cuts.py.
+        pytest.param(2, 0.5, id="synced and some more", marks=pytest.mark.long),
+    ],
 )
 async def test_what_a_quorum_acknowledged_is_there_after_two_of_three_lost_power(
     replicas, seed, share

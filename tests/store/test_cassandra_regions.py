@@ -221,6 +221,7 @@ async def test_what_a_damaged_sstable_has_lost_another_region_is_asked_for(regio
         assert await store.history("news.damaged", limit=100) == batch
 
 
+@pytest.mark.long
 @pytest.mark.promise("R7")
 async def test_of_three_nodes_one_with_a_damaged_sstable_leaves_and_the_others_have_all(
     cassandra_home: CassandraHome, tmp_path: Path

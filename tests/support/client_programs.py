@@ -11,12 +11,15 @@ import json
 import os
 import subprocess
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
-from bench.drivers import ROOT, command
+from bench.drivers import LANGUAGES, ROOT, command
 from newsfabric.errors import SetupError
+
+#: Python's synchronous publisher contains the asynchronous one.
+CONTRACT: Final = tuple(language for language in LANGUAGES if language != "python-async")
 
 
 @dataclasses.dataclass(frozen=True)

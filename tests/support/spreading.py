@@ -37,7 +37,7 @@ HEAVY = "heavy: "
 # Needs of tests, as marks, in the order in which they begin.
 NEEDS = ("world", "cargo", "cassandra", "broker", "browser")
 # Marks of tests that take minutes each.
-MINUTES = ("slow", "cargo")
+MINUTES = ("slow", "long", "cargo")
 # A starting world takes two cores for half a minute, and 2 GB of memory; at rest half a core. With
 # three worlds and Cassandra nodes, two cores had a load of 24, and nodes started too late.
 HEAVY_AT_A_TIME = max(2, min(4, os.cpu_count() or 1))
@@ -163,4 +163,4 @@ def _shared_in_a_folder(item: pytest.Item) -> str | None:
 def _turn(item: pytest.Item) -> tuple[bool, int, int]:
     marks = item.stash[_CLOSEST]
     need = next((n for n, mark in enumerate(NEEDS) if mark in marks), len(NEEDS))
-    return "slow" not in marks, need, KINDS.index(world_of(item))
+    return not marks.keys() & {"slow", "long"}, need, KINDS.index(world_of(item))

@@ -7,7 +7,7 @@ import { FAULTS } from "./simulation/faults.mjs";
 import { play } from "./simulation/history.mjs";
 import { libraryWith } from "./simulation/library.mjs";
 
-const HISTORIES = Number(process.env.NEWSFABRIC_HISTORIES ?? 10_000);
+const HISTORIES = Number(process.env.NEWSFABRIC_HISTORIES ?? 2_000);
 
 /** The first of these seeds whose history breaks an invariant, and which; null if there is none. */
 async function firstBroken(library, first, last) {

@@ -361,6 +361,7 @@ async def beside_a_dead_one(
     await store.list_log(LOG)
     await store.change_log(DirectoryRow(LOG, version=2, low=2))
     monkeypatch.setattr(closing.Watch, "close_after", 0.1)
+    monkeypatch.setattr(closer, "_APART", 0.0)
     async with running(core, name="oregon-router-2", link=core.broker.connect()) as router:
         yield router, store
 
