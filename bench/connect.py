@@ -33,19 +33,19 @@ async def measure(programs: Path) -> list[Row]:
             subscribed.append(await spent(programs, box, subscribe_verb(), readers=READERS))
     floor, plain, answered = (statistics.median(each) for each in (floors, raw, subscribed))
     return [
-        Row(figure="accept, read and answer, the floor", value=1 / floor, unit="/s", digits=0),
+        Row("accept, read and answer, the floor", 1 / floor, "/s", digits=0),
         Row(
-            figure="handshakes/s and core, raw WebSocket",
-            value=1 / plain,
-            unit="/s",
+            "handshakes/s and core, raw WebSocket",
+            1 / plain,
+            "/s",
             digits=0,
             at_least=20_000,
             floor=1 / floor,
         ),
         Row(
-            figure="… with subscribe answered",
-            value=1 / answered,
-            unit="/s",
+            "… with subscribe answered",
+            1 / answered,
+            "/s",
             digits=0,
             at_least=12_000,
             floor=1 / floor,

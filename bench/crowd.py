@@ -62,23 +62,16 @@ async def measure(programs: Path) -> list[Row]:
             crowd.step_back()
         alone = await _quiet(box, other)
         busy = await _disturbed(box, other, crowds)
+    rows.append(Row("another topic's message, nothing else, p99", alone["p99_ms"], "ms"))
     rows.append(
-        Row(figure="another topic's message, nothing else, p99", value=alone["p99_ms"], unit="ms")
+        Row(f"… during a {READERS:,}-reader fan-out, p99", busy["p99_ms"], "ms", at_most=20)
     )
+    rows.append(Row("… p50", busy["p50_ms"], "ms"))
     rows.append(
         Row(
-            figure=f"… during a {READERS:,}-reader fan-out, p99",
-            value=busy["p99_ms"],
-            unit="ms",
-            at_most=20,
-        )
-    )
-    rows.append(Row(figure="… p50", value=busy["p50_ms"], unit="ms"))
-    rows.append(
-        Row(
-            figure="… deliveries measured",
-            value=busy["delays"],
-            unit="",
+            "… deliveries measured",
+            busy["delays"],
+            "",
             digits=0,
             at_least=FANOUTS * _others_in_a_fanout() * OTHER_READERS,
         )
@@ -113,28 +106,16 @@ def _delivery_rows(
         and crowd["twice"] == crowd["gone"] == 0
     ]
     return [
+        Row("readers connected and subscribed", came, "", digits=0, at_least=READERS),
+        Row("… took, on two cores with the crowds", took, "s"),
         Row(
-            figure="readers connected and subscribed",
-            value=came,
-            unit="",
+            f"readers in crowds that all got {MESSAGES} messages once each",
+            sum(everything),
+            "",
             digits=0,
             at_least=READERS,
         ),
-        Row(figure="… took, on two cores with the crowds", value=took, unit="s"),
-        Row(
-            figure=f"readers in crowds that all got {MESSAGES} messages once each",
-            value=sum(everything),
-            unit="",
-            digits=0,
-            at_least=READERS,
-        ),
-        Row(
-            figure="memory of both processes",
-            value=resident / 1e6,
-            unit="MB",
-            digits=0,
-            at_most=200,
-        ),
+        Row("memory of both processes", resident / 1e6, "MB", digits=0, at_most=200),
     ]
 
 

@@ -127,25 +127,25 @@ async def _native(programs: Path) -> list[Row]:
         )
     ten = (eleven * (WAITING + 1) - single) / WAITING
     return [
-        Row(figure="a bare send(), the floor", value=bare, unit="µs", digits=2),
+        Row("a bare send(), the floor", bare, "µs", digits=2),
         Row(
-            figure=f"CPU per delivery, {READERS:,} readers",
-            value=single,
-            unit="µs",
+            f"CPU per delivery, {READERS:,} readers",
+            single,
+            "µs",
             digits=2,
             at_most=round(1.08 * bare, 2),
             floor=bare,
         ),
-        Row(figure="… of that the control plane", value=control, unit="µs", digits=2),
+        Row("… of that the control plane", control, "µs", digits=2),
         Row(
-            figure="messages/s and core, 10 waiting per reader",
-            value=1e6 / ten,
-            unit="/s",
+            "messages/s and core, 10 waiting per reader",
+            1e6 / ten,
+            "/s",
             digits=0,
             at_least=round(0.9e6 / bare_ten),
             floor=1e6 / bare_ten,
         ),
-        Row(figure="deliveries missing", value=duet.lost, unit="", digits=0, at_most=0),
+        Row("deliveries missing", duet.lost, "", digits=0, at_most=0),
     ]
 
 
@@ -164,4 +164,4 @@ async def _tornado(programs: Path, *, bare: float) -> Row:
         await crowd.has_got(READERS * MESSAGES)
         spent = box.spent() - before
     each = spent.total * 1e6 / (READERS * MESSAGES)
-    return Row(figure="… Tornado engine", value=each, unit="µs", digits=2, floor=bare)
+    return Row("… Tornado engine", each, "µs", digits=2, floor=bare)

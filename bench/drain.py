@@ -48,13 +48,13 @@ async def measure(programs: Path) -> list[Row]:
     each = [after - before for before, after in itertools.pairwise(gone)]
     what = f"drain of {READERS:,} readers in {SECONDS} s"
     return [
-        Row(figure=f"{what}: gone", value=gone[-1], unit="", digits=0, at_least=READERS),
+        Row(f"{what}: gone", gone[-1], "", digits=0, at_least=READERS),
         # These readers don't hang up, so the gateway closes each some seconds after telling it.
-        Row(figure="… the last one after", value=took, unit="s"),
+        Row("… the last one after", took, "s"),
         Row(
-            figure="… in the fullest second, beside the mean",
-            value=max(each) / (READERS / SECONDS),
-            unit="×",
+            "… in the fullest second, beside the mean",
+            max(each) / (READERS / SECONDS),
+            "×",
             digits=2,
             at_most=2.0,
         ),

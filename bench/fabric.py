@@ -22,7 +22,7 @@ def measure() -> list[Row]:
     """Start a world, measure it, stop it."""
     programs = build()
     with running_world() as (status, took):
-        rows = [Row(figure="newsfabric up, ready", value=took, unit="s", at_most=45)]
+        rows = [Row("newsfabric up, ready", took, "s", at_most=45)]
         rows += _latency_rows(programs, status)
         rows.append(revocation.measure(status))
     return rows
@@ -40,8 +40,8 @@ def _latency_rows(programs: Path, status: dict[str, Any]) -> list[Row]:
     same_p50, same_p99 = _medians(same)
     other_p50, other_p99 = _medians(other)
     return [
-        Row(figure="bare chain of brokers (the floor), p50", value=bare_p50, unit="ms"),
-        Row(figure="bare chain of brokers (the floor), p99", value=bare_p99, unit="ms"),
+        Row("bare chain of brokers (the floor), p50", bare_p50, "ms"),
+        Row("bare chain of brokers (the floor), p99", bare_p99, "ms"),
         _delay("same region, p50", same_p50, 6, bare_p50),
         _delay("same region, p99", same_p99, 20, bare_p99),
         _delay("other region, p50 above the same", other_p50 - same_p50, 5),
@@ -69,9 +69,9 @@ def _medians(of: Sequence[latency.Delays]) -> tuple[float, float]:
 
 
 def _delay(figure: str, ms: float, limit: float, floor: float | None = None) -> Row:
-    return Row(figure=figure, value=ms, unit="ms", at_most=limit, floor=floor)
+    return Row(figure, ms, "ms", at_most=limit, floor=floor)
 
 
 def _deliveries(figure: str, delays: Sequence[latency.Delays]) -> Row:
     count, expected = (sum(d.count for d in delays), sum(d.expected for d in delays))
-    return Row(figure=figure, value=count, unit="", digits=0, at_least=expected)
+    return Row(figure, count, "", digits=0, at_least=expected)

@@ -34,14 +34,14 @@ def measure() -> list[Row]:
         other = latency.between(programs, here, there, LOAD, topic=GOLD)
     wire = float(WIRE_MS)
     return [
-        Row(figure=f"{WIRE_MS} ms between them: same region, p50", value=same.p50, unit="ms"),
-        Row(figure="… p99", value=same.p99, unit="ms"),
-        Row(figure="… other region, p50", value=other.p50, unit="ms", floor=wire),
-        Row(figure="… p99", value=other.p99, unit="ms", floor=wire),
+        Row(f"{WIRE_MS} ms between them: same region, p50", same.p50, "ms"),
+        Row("… p99", same.p99, "ms"),
+        Row("… other region, p50", other.p50, "ms", floor=wire),
+        Row("… p99", other.p99, "ms", floor=wire),
         Row(
-            figure="… deliveries",
-            value=same.count + other.count,
-            unit="",
+            "… deliveries",
+            same.count + other.count,
+            "",
             digits=0,
             at_least=same.expected + other.expected,
         ),

@@ -53,9 +53,9 @@ async def _full(programs: Path) -> list[Row]:
             await crowds.come(present - crowds.came)
             said = await crowds.come(ARRIVING, at_once=ARRIVING)
             figure = f"{ARRIVING:,} arrive at once where {present:,} are: connect and subscribe"
-            rows.append(Row(figure=f"{figure}, p50", value=said["p50_ms"], unit="ms"))
-            rows.append(Row(figure="… p99", value=said["p99_ms"], unit="ms"))
-            rows.append(Row(figure="… all of them after", value=said["seconds"], unit="s"))
+            rows.append(Row(f"{figure}, p50", said["p50_ms"], "ms"))
+            rows.append(Row("… p99", said["p99_ms"], "ms"))
+            rows.append(Row("… all of them after", said["seconds"], "s"))
         before = box.spent().total + _broker_seconds()
         start = time.monotonic()
         await asyncio.sleep(25)
@@ -63,21 +63,13 @@ async def _full(programs: Path) -> list[Row]:
         memory = (box.resident() + _broker_bytes()) / 1e6
         kernel = _kernel_bytes() - kernel_before
     rows += [
+        Row("readers of the full box", crowds.came, "", digits=0, at_least=100_000),
+        Row("… memory of gateway and broker", memory, "MB", digits=0, at_most=BOX_MEMORY_MB),
+        Row("… both, while nothing comes", 100 * busy, "% of a core"),
         Row(
-            figure="readers of the full box", value=crowds.came, unit="", digits=0, at_least=100_000
-        ),
-        Row(
-            figure="… memory of gateway and broker",
-            value=memory,
-            unit="MB",
-            digits=0,
-            at_most=BOX_MEMORY_MB,
-        ),
-        Row(figure="… both, while nothing comes", value=100 * busy, unit="% of a core"),
-        Row(
-            figure="… memory of the kernel for a connection, both ends of it",
-            value=kernel / crowds.came,
-            unit="B",
+            "… memory of the kernel for a connection, both ends of it",
+            kernel / crowds.came,
+            "B",
             digits=0,
         ),
     ]
@@ -134,8 +126,8 @@ async def _deliveries(programs: Path) -> list[Row]:
             report = await _at_rate(box, crowd, rate)
             messages = int(rate * RATE_SECONDS)
             figure = f"{rate * FANOUT_READERS:,} deliveries/s"
-            rows.append(Row(figure=f"{figure}, p50", value=report["p50_ms"], unit="ms"))
-            rows.append(Row(figure="… p99", value=report["p99_ms"], unit="ms"))
+            rows.append(Row(f"{figure}, p50", report["p50_ms"], "ms"))
+            rows.append(Row("… p99", report["p99_ms"], "ms"))
             rows.append(_once(report, messages))
             if report["p99_ms"] > DELAY_MS or not rows[-1].reached:
                 break
@@ -146,9 +138,9 @@ def _once(report: dict[str, Any], messages: int) -> Row:
     """Return the number of messages that every reader received, or 0 if one had a duplicate."""
     is_once = report["most"] == report["different"] and report["twice"] == report["gone"] == 0
     return Row(
-        figure="… messages that every reader got once",
-        value=report["different"] if is_once else 0,
-        unit="",
+        "… messages that every reader got once",
+        report["different"] if is_once else 0,
+        "",
         digits=0,
         at_least=messages,
     )

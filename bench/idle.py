@@ -32,9 +32,9 @@ async def measure(programs: Path) -> list[Row]:
         slope = await _slope(programs, box, crowds, subscribe_verb())
         rows.append(
             Row(
-                figure=f"memory per idle reader, {FEW:,} to {MANY:,}, one topic",
-                value=slope,
-                unit="B",
+                f"memory per idle reader, {FEW:,} to {MANY:,}, one topic",
+                slope,
+                "B",
                 digits=0,
                 at_most=512,
             )
@@ -44,14 +44,12 @@ async def measure(programs: Path) -> list[Row]:
         spent = box.spent() - before
         each = 1e6 / IDLE_SECONDS / MANY
         figure = "CPU per idle reader and second"
-        rows.append(Row(figure=figure, value=spent.total * each, unit="µs", digits=3, at_most=0.6))
+        rows.append(Row(figure, spent.total * each, "µs", digits=3, at_most=0.6))
         figure = "… of that the control plane"
-        rows.append(Row(figure=figure, value=spent.control * each, unit="µs", digits=3))
+        rows.append(Row(figure, spent.control * each, "µs", digits=3))
     async with running_box("native") as box, contextlib.AsyncExitStack() as crowds:
         slope = await _slope(programs, box, crowds, subscribe_verb(TOPIC + ".%d"))
-        rows.insert(
-            1, Row(figure="… each with a topic of its own", value=slope, unit="B", digits=0)
-        )
+        rows.insert(1, Row("… each with a topic of its own", slope, "B", digits=0))
     rows.insert(2, await _logged_in(programs))
     return rows
 
@@ -69,7 +67,7 @@ async def _logged_in(programs: Path) -> Row:
             slope = await _slope(programs, box, crowds, say)
             if box.gateway.metric('newsfabric_gateway_tokens_total{outcome="good"}') < MANY:
                 raise SetupError("the logins were refused")
-    return Row(figure="… one topic, logged in", value=slope, unit="B", digits=0)
+    return Row("… one topic, logged in", slope, "B", digits=0)
 
 
 async def _slope(programs: Path, box: Box, crowds: contextlib.AsyncExitStack, say: str) -> float:

@@ -90,19 +90,19 @@ async def measure(programs: Path) -> list[Row]:
                 raise SetupError("the logins were refused")
     login = statistics.median(logged_in) - statistics.median(plain)
     return [
-        Row(figure="an EdDSA signature's arithmetic", value=1 / floor, unit="/s", digits=0),
+        Row("an EdDSA signature's arithmetic", 1 / floor, "/s", digits=0),
         Row(
-            figure="tokens checked a second and core",
-            value=1 / checked,
-            unit="/s",
+            "tokens checked a second and core",
+            1 / checked,
+            "/s",
             digits=0,
             at_least=5_000,
             floor=1 / floor,
         ),
         Row(
-            figure="logins answered a second and core, native gateway",
-            value=1 / login,
-            unit="/s",
+            "logins answered a second and core, native gateway",
+            1 / login,
+            "/s",
             digits=0,
             at_least=5_000,
             floor=1 / floor,

@@ -139,8 +139,8 @@ def _rows(what: str, upgrade: Upgrade) -> list[Row]:
 
 
 def _count(figure: str, value: int) -> Row:
-    return Row(figure=figure, value=value, unit="", digits=0, at_most=0)
+    return Row(figure, value, "", digits=0, at_most=0)
 
 
 def _seconds(figure: str, value: float, *, at_most: float | None = None) -> Row:
-    return Row(figure=figure, value=value, unit="s", digits=2, at_most=at_most)
+    return Row(figure, value, "s", digits=2, at_most=at_most)

@@ -46,13 +46,13 @@ async def measure(programs: Path) -> list[Row]:
         + message / 1e6 * MESSAGES_PER_SECOND
     )
     return [
-        Row(figure=f"a scrape of a gateway with {READERS:,} readers", value=scrape, unit="ms"),
-        Row(figure="a report for the board", value=report, unit="ms", digits=2),
-        Row(figure="measuring one message", value=message, unit="µs"),
+        Row(f"a scrape of a gateway with {READERS:,} readers", scrape, "ms"),
+        Row("a report for the board", report, "ms", digits=2),
+        Row("measuring one message", message, "µs"),
         Row(
-            figure=f"metrics and reports, {MESSAGES_PER_SECOND} messages/s, of a core",
-            value=each_second * 100,
-            unit="%",
+            f"metrics and reports, {MESSAGES_PER_SECOND} messages/s, of a core",
+            each_second * 100,
+            "%",
             digits=2,
             at_most=1.0,
         ),

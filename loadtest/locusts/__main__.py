@@ -131,7 +131,7 @@ def _run(
     for_locust: Sequence[str],
 ) -> int:
     """Start locust's processes, pass signals on, and return the exit code."""
-    command = [str(_LOCUST), "-f", str(_ROOT / "loadtest" / "locustfile.py"), *for_locust]
+    command = [str(_LOCUST), "-f", str(Path(__file__).with_name("locustfile.py")), *for_locust]
     flags: list[str] = []
     for one in ARGUMENTS:
         if one.default is False:
