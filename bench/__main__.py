@@ -72,10 +72,10 @@ compare ratios, not figures of different days.
 Measure = Callable[[], list[Row]]
 
 
-def _beside_the_floor(measure: Callable[[Path], Coroutine[Any, Any, list[Row]]]) -> list[Row]:
-    programs = build()
+def _beside_the_floor(measure: Callable[[], Coroutine[Any, Any, list[Row]]]) -> list[Row]:
+    build()
     with off_the_server_core():
-        return uvloop.run(measure(programs))
+        return uvloop.run(measure())
 
 
 def _with_programs(measure: Measure) -> list[Row]:
@@ -94,8 +94,8 @@ PARTS: Final[Mapping[str, Measure]] = {
     "idle": lambda: _beside_the_floor(idle.measure),
     "crowd": lambda: _beside_the_floor(crowd.measure),
     "stalled": lambda: _with_programs(stalled.measure),
-    "upgrade": lambda: uvloop.run(upgrade.measure(build())),
-    "drain": lambda: uvloop.run(drain.measure(build())),
+    "upgrade": lambda: _with_programs(lambda: uvloop.run(upgrade.measure())),
+    "drain": lambda: _with_programs(lambda: uvloop.run(drain.measure())),
     "resume": lambda: _with_programs(resume.measure),
     "mailbox": lambda: _with_programs(mailbox.measure),
     "repair": lambda: _with_programs(repair.measure),

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from pathlib import Path
 from typing import Any, Final
 
 from bench.box import Box, running_box, subscribe_verb
@@ -32,14 +31,11 @@ FANOUTS: Final = 20
 FANOUT_SECONDS: Final = 0.6
 
 
-async def measure(programs: Path) -> list[Row]:
+async def measure() -> list[Row]:
     """Connect the crowds, deliver to them, and measure the other topic meanwhile."""
     async with running_box("native", threads=THREADS) as box, contextlib.AsyncExitStack() as stack:
         start = time.monotonic()
-        crowds = [
-            await stack.enter_async_context(_crowd(programs, box, number))
-            for number in range(CROWDS)
-        ]
+        crowds = [await stack.enter_async_context(_crowd(box, number)) for number in range(CROWDS)]
         came = sum([(await crowd.said())["connections"] for crowd in crowds])
         took = time.monotonic() - start
         for number in range(MESSAGES):
@@ -49,10 +45,9 @@ async def measure(programs: Path) -> list[Row]:
         rows = _delivery_rows(came, took, reports, box.resident())
         other = await stack.enter_async_context(
             running_crowd(
-                programs,
-                port=box.port,
+                box.port,
+                OTHER_READERS,
                 source="127.0.0.100",
-                connections=OTHER_READERS,
                 say=subscribe_verb(OTHER_TOPIC),
                 sample=1,
             )
@@ -79,15 +74,10 @@ async def measure(programs: Path) -> list[Row]:
     return rows
 
 
-def _crowd(programs: Path, box: Box, number: int) -> contextlib.AbstractAsyncContextManager[Crowd]:
+def _crowd(box: Box, number: int) -> contextlib.AbstractAsyncContextManager[Crowd]:
     share = READERS // CROWDS + (number < READERS % CROWDS)
     return running_crowd(
-        programs,
-        port=box.port,
-        source=f"127.0.0.{10 * number + 2}",
-        connections=share,
-        say=subscribe_verb(),
-        numbers=1,
+        box.port, share, source=f"127.0.0.{10 * number + 2}", say=subscribe_verb(), numbers=1
     )
 
 

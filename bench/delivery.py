@@ -14,7 +14,6 @@ import asyncio
 import statistics
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Final
 
 from bench.box import Box, running_box, subscribe_verb
@@ -88,26 +87,20 @@ async def in_turn(
     return statistics.median(samples[floor]), statistics.median(samples[gateway])
 
 
-async def measure(programs: Path) -> list[Row]:
+async def measure() -> list[Row]:
     """Return the rows of both engines."""
-    rows = await _native(programs)
-    rows.insert(2, await _tornado(programs, bare=rows[0].value))
+    rows = await _native()
+    rows.insert(2, await _tornado(bare=rows[0].value))
     return rows
 
 
-async def _native(programs: Path) -> list[Row]:
+async def _native() -> list[Row]:
     (port,) = free_ports(1)
     async with (
         running_box("native") as box,
-        running_floor(programs, port=port, connections=READERS) as floor,
-        running_crowd(programs, port=port, source="127.0.0.2", connections=READERS) as floor_crowd,
-        running_crowd(
-            programs,
-            port=box.port,
-            source="127.0.0.12",
-            connections=READERS,
-            say=subscribe_verb(),
-        ) as box_crowd,
+        running_floor(port=port, connections=READERS) as floor,
+        running_crowd(port, READERS, source="127.0.0.2") as floor_crowd,
+        running_crowd(box.port, READERS, source="127.0.0.12", say=subscribe_verb()) as box_crowd,
     ):
         for program in (floor, floor_crowd, box_crowd):
             await program.said()
@@ -149,12 +142,10 @@ async def _native(programs: Path) -> list[Row]:
     ]
 
 
-async def _tornado(programs: Path, *, bare: float) -> Row:
+async def _tornado(*, bare: float) -> Row:
     async with (
         running_box("tornado") as box,
-        running_crowd(
-            programs, port=box.port, source="127.0.0.12", connections=READERS, say=subscribe_verb()
-        ) as crowd,
+        running_crowd(box.port, READERS, source="127.0.0.12", say=subscribe_verb()) as crowd,
     ):
         await crowd.said()
         before = box.spent()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
@@ -20,22 +19,22 @@ ROUNDS: Final = 3
 
 def measure() -> list[Row]:
     """Start a world, measure it, stop it."""
-    programs = build()
+    build()
     with running_world() as (status, took):
         rows = [Row("newsfabric up, ready", took, "s", at_most=45)]
-        rows += _latency_rows(programs, status)
+        rows += _latency_rows(status)
         rows.append(revocation.measure(status))
     return rows
 
 
-def _latency_rows(programs: Path, status: dict[str, Any]) -> list[Row]:
+def _latency_rows(status: dict[str, Any]) -> list[Row]:
     """Return the medians of three rounds, in each of which all take turns.
 
     The machine isn't equally fast at all times: measured one after the other, once each, the
     fabric's p50 was 7.1 times the bare chain's; in turns, on the same day, 2.7 times.
     """
     here, there = status["regions"][:2]
-    bare, same, other = zip(*(_round(programs, here, there) for _ in range(ROUNDS)), strict=True)
+    bare, same, other = zip(*(_round(here, there) for _ in range(ROUNDS)), strict=True)
     bare_p50, bare_p99 = _medians(bare)
     same_p50, same_p99 = _medians(same)
     other_p50, other_p99 = _medians(other)
@@ -51,15 +50,13 @@ def _latency_rows(programs: Path, status: dict[str, Any]) -> list[Row]:
     ]
 
 
-def _round(
-    programs: Path, here: dict[str, Any], there: dict[str, Any]
-) -> tuple[latency.Delays, ...]:
+def _round(here: dict[str, Any], there: dict[str, Any]) -> tuple[latency.Delays, ...]:
     """Measure the bare chain, readers in the publisher's region, and readers in the other one."""
     bare = uvloop.run(chain.measure(here, rate=LOAD.rate, seconds=LOAD.seconds))
     return (
         bare,
-        latency.between(programs, here, here, LOAD),
-        latency.between(programs, here, there, LOAD),
+        latency.between(here, here, LOAD),
+        latency.between(here, there, LOAD),
     )
 
 

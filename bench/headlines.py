@@ -38,17 +38,17 @@ RATE_SECONDS: Final = 5.0
 DELAY_MS: Final = 200.0
 
 
-async def measure(programs: Path) -> list[Row]:
+async def measure() -> list[Row]:
     """Measure a box full of readers, and a box full of deliveries."""
-    return [*await _full(programs), *await _deliveries(programs)]
+    return [*await _full(), *await _deliveries()]
 
 
-async def _full(programs: Path) -> list[Row]:
+async def _full() -> list[Row]:
     """Measure connection times while the box fills up, and the memory of the full box."""
     rows: list[Row] = []
     kernel_before = _kernel_bytes()
     async with running_box("native", threads=THREADS) as box, contextlib.AsyncExitStack() as stack:
-        crowds = _Crowds(programs, box, stack)
+        crowds = _Crowds(box, stack)
         for present in PRESENT:
             await crowds.come(present - crowds.came)
             said = await crowds.come(ARRIVING, at_once=ARRIVING)
@@ -79,8 +79,8 @@ async def _full(programs: Path) -> list[Row]:
 class _Crowds:
     """Readers that stay; each crowd has addresses of its own."""
 
-    def __init__(self, programs: Path, box: Box, stack: contextlib.AsyncExitStack) -> None:
-        self._programs, self._box, self._stack = programs, box, stack
+    def __init__(self, box: Box, stack: contextlib.AsyncExitStack) -> None:
+        self._box, self._stack = box, stack
         self._count = 0
         #: Readers that are connected and whose subscription was confirmed.
         self.came = 0
@@ -94,10 +94,9 @@ class _Crowds:
             self._count += 1
             crowd = await self._stack.enter_async_context(
                 running_crowd(
-                    self._programs,
-                    port=self._box.port,
+                    self._box.port,
+                    share,
                     source=f"127.0.{self._count}.2",
-                    connections=share,
                     say=subscribe_verb(),
                     at_once=at_once,
                 )
@@ -107,18 +106,13 @@ class _Crowds:
         return said
 
 
-async def _deliveries(programs: Path) -> list[Row]:
+async def _deliveries() -> list[Row]:
     """Measure delays at each rate until these are too long, or messages are missing."""
     rows: list[Row] = []
     async with (
         running_box("native") as box,
         running_crowd(
-            programs,
-            port=box.port,
-            source="127.0.0.2",
-            connections=FANOUT_READERS,
-            say=subscribe_verb(),
-            numbers=1,
+            box.port, FANOUT_READERS, source="127.0.0.2", say=subscribe_verb(), numbers=1
         ) as crowd,
     ):
         await crowd.said()

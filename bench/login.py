@@ -76,7 +76,7 @@ class Issuer:
         self._key.public_key().verify(signature, data)
 
 
-async def measure(programs: Path) -> list[Row]:
+async def measure() -> list[Row]:
     """Measure logins per second and core: the check alone, and through a gateway."""
     issuer = Issuer()
     floor, checked = _floor(issuer), _checked(issuer)
@@ -84,8 +84,8 @@ async def measure(programs: Path) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
         async with running_box("native", options=issuer.options(Path(folder))) as box:
             for _ in range(TIMES):
-                plain.append(await spent(programs, box, "", readers=READERS))
-                logged_in.append(await spent(programs, box, issuer.verb("42"), readers=READERS))
+                plain.append(await spent(box, "", readers=READERS))
+                logged_in.append(await spent(box, issuer.verb("42"), readers=READERS))
             if box.gateway.metric('newsfabric_gateway_tokens_total{outcome="good"}') < READERS:
                 raise SetupError("the logins were refused")
     login = statistics.median(logged_in) - statistics.median(plain)

@@ -30,14 +30,13 @@ _PATIENCE: Final = 120.0
 _LINE_LIMIT: Final = 1 << 26
 
 
-def build(*, dataplane: bool = True) -> Path:
-    """Build floor, crowd and ``dataplane``; return their folder. SetupError without cargo."""
+def build(*, dataplane: bool = True) -> None:
+    """Build floor, crowd and ``dataplane``. SetupError without cargo."""
     if shutil.which("cargo") is None:
         raise SetupError("cargo is missing: data plane, floor and crowd are written in Rust")
     packages = ["--package", "newsfabric-fanout"]
     packages += ["--package", "newsfabric-dataplane"] if dataplane else []
     subprocess.run(["cargo", "build", "--quiet", "--release", *packages], check=True, cwd=ROOT)
-    return PROGRAMS
 
 
 @contextlib.contextmanager
@@ -134,10 +133,10 @@ async def started(
 
 @contextlib.asynccontextmanager
 async def running_floor(
-    programs: Path, *, port: int, connections: int, frame_bytes: int = FRAME_BYTES
+    *, port: int, connections: int, frame_bytes: int = FRAME_BYTES
 ) -> AsyncIterator[Program]:
     """Start the floor, listening for ``connections``; it prints a line when all are connected."""
-    command = [str(programs / "fanout-floor"), *_pairs(port=port, connections=connections)]
+    command = [str(PROGRAMS / "fanout-floor"), *_pairs(port=port, connections=connections)]
     async with started(on_server_core([*command, *_pairs(bytes=frame_bytes)])) as process:
         floor = Program(process)
         await floor.said()
@@ -145,10 +144,10 @@ async def running_floor(
 
 
 @contextlib.asynccontextmanager
-async def running_crowd(programs: Path, **options: Any) -> AsyncIterator[Crowd]:
+async def running_crowd(port: int, connections: int, **options: Any) -> AsyncIterator[Crowd]:
     """Start a crowd; it prints a line when all are connected (and subscribed)."""
-    command = [str(programs / "fanout-crowd"), *_pairs(**options)]
-    async with started(command) as process:
+    command = [str(PROGRAMS / "fanout-crowd"), *_pairs(port=port, connections=connections)]
+    async with started([*command, *_pairs(**options)]) as process:
         yield Crowd(process)
 
 

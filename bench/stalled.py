@@ -20,7 +20,7 @@ from typing import Any, Final
 import uvloop
 
 from bench.box import TOPIC, Box, running_box, subscribe_verb
-from bench.programs import ROOT, Crowd, running_crowd
+from bench.programs import Crowd, running_crowd
 from bench.rows import Row
 
 STALLED: Final = 10_000
@@ -42,19 +42,16 @@ _WAITING: Final = "newsfabric_gateway_outbox_bytes"
 
 def measure(stalled: int = STALLED) -> list[Row]:
     """Measure good readers alone, then beside ``stalled`` bad ones."""
-    return uvloop.run(_measure(ROOT / "target" / "release", stalled))
+    return uvloop.run(_measure(stalled))
 
 
-async def _measure(programs: Path, stalled: int) -> list[Row]:
+async def _measure(stalled: int) -> list[Row]:
     async with (
         running_box("native", own_core=False) as box,
+        running_crowd(box.port, GOOD, say=subscribe_verb(), sample=1, numbers=1) as good,
         running_crowd(
-            programs, port=box.port, connections=GOOD, say=subscribe_verb(), sample=1, numbers=1
-        ) as good,
-        running_crowd(
-            programs,
-            port=box.port,
-            connections=stalled,
+            box.port,
+            stalled,
             source="127.0.0.50",
             receive_buffer=4_096,
             say=subscribe_verb(HEAVY_TOPIC),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 import urllib.request
-from pathlib import Path
 from typing import Final
 
 from bench.box import BODY_BYTES, TOPIC, Box, envelope, running_box, subscribe_verb
@@ -28,12 +27,10 @@ MESSAGES_PER_SECOND: Final = 100
 ROUNDS: Final = 20_000
 
 
-async def measure(programs: Path) -> list[Row]:
+async def measure() -> list[Row]:
     """Measure a scrape, a report, a message's part, and the sum of a second."""
     async with running_box("native") as box:
-        crowd = running_crowd(
-            programs, port=box.port, source="127.0.0.2", connections=READERS, say=subscribe_verb()
-        )
+        crowd = running_crowd(box.port, READERS, source="127.0.0.2", say=subscribe_verb())
         async with crowd as readers:
             await readers.said()
             await box.publish(count=20)
