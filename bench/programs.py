@@ -85,7 +85,7 @@ class Program:
 
 
 class Crowd(Program):
-    """Readers in one process; see ``fanout-crowd``."""
+    """Bare readers in one process (``bare.rs``)."""
 
     def step_back(self) -> None:
         """Give the crowd its core only while no other process wants it, from now on."""
@@ -146,7 +146,7 @@ async def running_floor(
 @contextlib.asynccontextmanager
 async def running_crowd(port: int, connections: int, **options: Any) -> AsyncIterator[Crowd]:
     """Start a crowd; it prints a line when all are connected (and subscribed)."""
-    command = [str(PROGRAMS / "fanout-crowd"), *_pairs(port=port, connections=connections)]
+    command = [str(PROGRAMS / CROWD), *_pairs(port=port, connections=connections)]
     async with started([*command, *_pairs(**options)]) as process:
         yield Crowd(process)
 
