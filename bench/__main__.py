@@ -39,7 +39,6 @@ from bench import (
     upgrade,
     watching,
 )
-from bench.brokers import compare
 from bench.programs import build, off_the_server_core
 from bench.rows import Row, Section, as_json, measured, print_table
 
@@ -57,18 +56,15 @@ failover (a web page whose gateway or region goes), publishers (the libraries in
 Python), board (what it costs those who report and a
 frontdesk), board-page (the operations board in Chromium), scaler (its decision for a thousand
 boxes), watching (metrics and reports with 10,000 readers), headlines (what others say of their
-systems: docs/reports/headlines.md), far (two regions with 80 ms between them) and brokers (each
-RabbitMQ that is here, in turns); all if none is named. A part that can't run says why; the others
-go on. A floor is measured in the same run: compare ratios, not figures of different days.
+systems: docs/reports/headlines.md) and far (two regions with 80 ms between them); all if none is
+named. A part that can't run says why; the others go on. A floor is measured in the same run:
+compare ratios, not figures of different days.
 
-brokers compares the RabbitMQ that is installed, which is the others' floor, with all that
-`scripts/setup rabbitmq4 SUITE` has unpacked, and with those in NEWSFABRIC_BENCH_RABBITMQ=DIR,DIR.
+`python -m bench.brokers` compares the RabbitMQs that are here, in turns.
 
 \b
-  python -m bench                       everything (25 to 40 minutes, and brokers)
+  python -m bench                       everything (25 to 40 minutes)
   python -m bench delivery connect      two parts
-  python -m bench brokers               RabbitMQs (half an hour for three)
-  NEWSFABRIC_BENCH_RABBITMQ=/opt/rabbitmq-4.3 python -m bench brokers
   python -m bench --json out.json       keep the figures too
 """
 
@@ -76,10 +72,10 @@ brokers compares the RabbitMQ that is installed, which is the others' floor, wit
 Measure = Callable[[], list[Row]]
 
 
-def _beside_the_floor(measure: Callable[[Path], Coroutine[Any, Any, list[Row]]]) -> list[Row]:
-    programs = build()
+def _beside_the_floor(measure: Callable[[], Coroutine[Any, Any, list[Row]]]) -> list[Row]:
+    build()
     with off_the_server_core():
-        return uvloop.run(measure(programs))
+        return uvloop.run(measure())
 
 
 def _with_programs(measure: Measure) -> list[Row]:
@@ -98,8 +94,8 @@ PARTS: Final[Mapping[str, Measure]] = {
     "idle": lambda: _beside_the_floor(idle.measure),
     "crowd": lambda: _beside_the_floor(crowd.measure),
     "stalled": lambda: _with_programs(stalled.measure),
-    "upgrade": lambda: uvloop.run(upgrade.measure(build())),
-    "drain": lambda: uvloop.run(drain.measure(build())),
+    "upgrade": lambda: _with_programs(lambda: uvloop.run(upgrade.measure())),
+    "drain": lambda: _with_programs(lambda: uvloop.run(drain.measure())),
     "resume": lambda: _with_programs(resume.measure),
     "mailbox": lambda: _with_programs(mailbox.measure),
     "repair": lambda: _with_programs(repair.measure),
@@ -114,7 +110,6 @@ PARTS: Final[Mapping[str, Measure]] = {
     "watching": lambda: _beside_the_floor(watching.measure),
     "headlines": lambda: _beside_the_floor(headlines.measure),
     "far": far.measure,
-    "brokers": compare.measure,
 }
 
 

@@ -56,13 +56,9 @@ def measure() -> list[Row]:
     gateways = Figures(measures.FIGURES)
     speaking = _cpu(lambda second: _speak(gateways, second), 200)
     return [
-        Row(figure="a box's words, each second", value=said, unit="bytes", digits=0),
+        Row("a box's words, each second", said, "bytes", digits=0),
         Row(
-            figure="a box in the board's document",
-            value=len(document) / BOXES,
-            unit="bytes",
-            digits=0,
-            at_most=2048,
+            "a box in the board's document", len(document) / BOXES, "bytes", digits=0, at_most=2048
         ),
         _share("a gateway that says its figures each second", speaking, at_most=1.0),
         _share(f"a frontdesk that hears {BOXES:,} boxes", hearing, floor=reading),
@@ -84,9 +80,9 @@ def _share(
     figure: str, seconds: float, *, at_most: float | None = None, floor: float | None = None
 ) -> Row:
     return Row(
-        figure=figure,
-        value=100 * seconds,
-        unit="% of a core",
+        figure,
+        100 * seconds,
+        "% of a core",
         digits=2,
         at_most=at_most,
         floor=None if floor is None else 100 * floor,

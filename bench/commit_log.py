@@ -48,7 +48,7 @@ def measure() -> list[Row]:
     for mode, settings in MODES.items():
         for figure, value, unit in _figures(settings):
             floor = floors.setdefault(figure, value)
-            rows.append(Row(figure=f"{figure}, {mode}", value=value, unit=unit, floor=floor))
+            rows.append(Row(f"{figure}, {mode}", value, unit, floor=floor))
     return rows
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-from pathlib import Path
 from typing import Final
 
 from bench.box import Box, running_box, subscribe_verb
@@ -23,29 +22,29 @@ TIMES: Final = 3
 REST_SECONDS: Final = 1.5
 
 
-async def measure(programs: Path) -> list[Row]:
+async def measure() -> list[Row]:
     """Return handshakes per second and core, without a subscription and with a confirmed one."""
     floors, raw, subscribed = [], [], []
     async with running_box("native") as box:
         for _ in range(TIMES):
-            floors.append(await _floor(programs))
-            raw.append(await spent(programs, box, "", readers=READERS))
-            subscribed.append(await spent(programs, box, subscribe_verb(), readers=READERS))
+            floors.append(await _floor())
+            raw.append(await spent(box, "", readers=READERS))
+            subscribed.append(await spent(box, subscribe_verb(), readers=READERS))
     floor, plain, answered = (statistics.median(each) for each in (floors, raw, subscribed))
     return [
-        Row(figure="accept, read and answer, the floor", value=1 / floor, unit="/s", digits=0),
+        Row("accept, read and answer, the floor", 1 / floor, "/s", digits=0),
         Row(
-            figure="handshakes/s and core, raw WebSocket",
-            value=1 / plain,
-            unit="/s",
+            "handshakes/s and core, raw WebSocket",
+            1 / plain,
+            "/s",
             digits=0,
             at_least=20_000,
             floor=1 / floor,
         ),
         Row(
-            figure="… with subscribe answered",
-            value=1 / answered,
-            unit="/s",
+            "… with subscribe answered",
+            1 / answered,
+            "/s",
             digits=0,
             at_least=12_000,
             floor=1 / floor,
@@ -53,24 +52,20 @@ async def measure(programs: Path) -> list[Row]:
     ]
 
 
-async def _floor(programs: Path) -> float:
+async def _floor() -> float:
     (port,) = free_ports(1)
-    async with running_floor(programs, port=port, connections=READERS) as floor:
+    async with running_floor(port=port, connections=READERS) as floor:
         before = processor_seconds(floor.pid)
-        async with running_crowd(
-            programs, port=port, source="127.0.0.2", connections=READERS
-        ) as crowd:
+        async with running_crowd(port, READERS, source="127.0.0.2") as crowd:
             await floor.said()
             await crowd.said()
             return (processor_seconds(floor.pid) - before) / READERS
 
 
-async def spent(programs: Path, box: Box, say: str, *, readers: int) -> float:
+async def spent(box: Box, say: str, *, readers: int) -> float:
     """Return the gateway's processor seconds for each of ``readers`` that connect and ``say``."""
     before = box.spent()
-    async with running_crowd(
-        programs, port=box.port, source="127.0.0.12", connections=readers, say=say
-    ) as crowd:
+    async with running_crowd(box.port, readers, source="127.0.0.12", say=say) as crowd:
         await crowd.said()
         found = (box.spent() - before).total / readers
     await asyncio.sleep(REST_SECONDS)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from pathlib import Path
 from typing import Any, Final
 
 from bench.box import Box, running_box, subscribe_verb
@@ -32,14 +31,11 @@ FANOUTS: Final = 20
 FANOUT_SECONDS: Final = 0.6
 
 
-async def measure(programs: Path) -> list[Row]:
+async def measure() -> list[Row]:
     """Connect the crowds, deliver to them, and measure the other topic meanwhile."""
     async with running_box("native", threads=THREADS) as box, contextlib.AsyncExitStack() as stack:
         start = time.monotonic()
-        crowds = [
-            await stack.enter_async_context(_crowd(programs, box, number))
-            for number in range(CROWDS)
-        ]
+        crowds = [await stack.enter_async_context(_crowd(box, number)) for number in range(CROWDS)]
         came = sum([(await crowd.said())["connections"] for crowd in crowds])
         took = time.monotonic() - start
         for number in range(MESSAGES):
@@ -49,10 +45,9 @@ async def measure(programs: Path) -> list[Row]:
         rows = _delivery_rows(came, took, reports, box.resident())
         other = await stack.enter_async_context(
             running_crowd(
-                programs,
-                port=box.port,
+                box.port,
+                OTHER_READERS,
                 source="127.0.0.100",
-                connections=OTHER_READERS,
                 say=subscribe_verb(OTHER_TOPIC),
                 sample=1,
             )
@@ -62,23 +57,16 @@ async def measure(programs: Path) -> list[Row]:
             crowd.step_back()
         alone = await _quiet(box, other)
         busy = await _disturbed(box, other, crowds)
+    rows.append(Row("another topic's message, nothing else, p99", alone["p99_ms"], "ms"))
     rows.append(
-        Row(figure="another topic's message, nothing else, p99", value=alone["p99_ms"], unit="ms")
+        Row(f"… during a {READERS:,}-reader fan-out, p99", busy["p99_ms"], "ms", at_most=20)
     )
+    rows.append(Row("… p50", busy["p50_ms"], "ms"))
     rows.append(
         Row(
-            figure=f"… during a {READERS:,}-reader fan-out, p99",
-            value=busy["p99_ms"],
-            unit="ms",
-            at_most=20,
-        )
-    )
-    rows.append(Row(figure="… p50", value=busy["p50_ms"], unit="ms"))
-    rows.append(
-        Row(
-            figure="… deliveries measured",
-            value=busy["delays"],
-            unit="",
+            "… deliveries measured",
+            busy["delays"],
+            "",
             digits=0,
             at_least=FANOUTS * _others_in_a_fanout() * OTHER_READERS,
         )
@@ -86,15 +74,10 @@ async def measure(programs: Path) -> list[Row]:
     return rows
 
 
-def _crowd(programs: Path, box: Box, number: int) -> contextlib.AbstractAsyncContextManager[Crowd]:
+def _crowd(box: Box, number: int) -> contextlib.AbstractAsyncContextManager[Crowd]:
     share = READERS // CROWDS + (number < READERS % CROWDS)
     return running_crowd(
-        programs,
-        port=box.port,
-        source=f"127.0.0.{10 * number + 2}",
-        connections=share,
-        say=subscribe_verb(),
-        numbers=1,
+        box.port, share, source=f"127.0.0.{10 * number + 2}", say=subscribe_verb(), numbers=1
     )
 
 
@@ -113,28 +96,16 @@ def _delivery_rows(
         and crowd["twice"] == crowd["gone"] == 0
     ]
     return [
+        Row("readers connected and subscribed", came, "", digits=0, at_least=READERS),
+        Row("… took, on two cores with the crowds", took, "s"),
         Row(
-            figure="readers connected and subscribed",
-            value=came,
-            unit="",
+            f"readers in crowds that all got {MESSAGES} messages once each",
+            sum(everything),
+            "",
             digits=0,
             at_least=READERS,
         ),
-        Row(figure="… took, on two cores with the crowds", value=took, unit="s"),
-        Row(
-            figure=f"readers in crowds that all got {MESSAGES} messages once each",
-            value=sum(everything),
-            unit="",
-            digits=0,
-            at_least=READERS,
-        ),
-        Row(
-            figure="memory of both processes",
-            value=resident / 1e6,
-            unit="MB",
-            digits=0,
-            at_most=200,
-        ),
+        Row("memory of both processes", resident / 1e6, "MB", digits=0, at_most=200),
     ]
 
 

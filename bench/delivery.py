@@ -14,7 +14,6 @@ import asyncio
 import statistics
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Final
 
 from bench.box import Box, running_box, subscribe_verb
@@ -88,26 +87,20 @@ async def in_turn(
     return statistics.median(samples[floor]), statistics.median(samples[gateway])
 
 
-async def measure(programs: Path) -> list[Row]:
+async def measure() -> list[Row]:
     """Return the rows of both engines."""
-    rows = await _native(programs)
-    rows.insert(2, await _tornado(programs, bare=rows[0].value))
+    rows = await _native()
+    rows.insert(2, await _tornado(bare=rows[0].value))
     return rows
 
 
-async def _native(programs: Path) -> list[Row]:
+async def _native() -> list[Row]:
     (port,) = free_ports(1)
     async with (
         running_box("native") as box,
-        running_floor(programs, port=port, connections=READERS) as floor,
-        running_crowd(programs, port=port, source="127.0.0.2", connections=READERS) as floor_crowd,
-        running_crowd(
-            programs,
-            port=box.port,
-            source="127.0.0.12",
-            connections=READERS,
-            say=subscribe_verb(),
-        ) as box_crowd,
+        running_floor(port=port, connections=READERS) as floor,
+        running_crowd(port, READERS, source="127.0.0.2") as floor_crowd,
+        running_crowd(box.port, READERS, source="127.0.0.12", say=subscribe_verb()) as box_crowd,
     ):
         for program in (floor, floor_crowd, box_crowd):
             await program.said()
@@ -127,34 +120,32 @@ async def _native(programs: Path) -> list[Row]:
         )
     ten = (eleven * (WAITING + 1) - single) / WAITING
     return [
-        Row(figure="a bare send(), the floor", value=bare, unit="µs", digits=2),
+        Row("a bare send(), the floor", bare, "µs", digits=2),
         Row(
-            figure=f"CPU per delivery, {READERS:,} readers",
-            value=single,
-            unit="µs",
+            f"CPU per delivery, {READERS:,} readers",
+            single,
+            "µs",
             digits=2,
             at_most=round(1.08 * bare, 2),
             floor=bare,
         ),
-        Row(figure="… of that the control plane", value=control, unit="µs", digits=2),
+        Row("… of that the control plane", control, "µs", digits=2),
         Row(
-            figure="messages/s and core, 10 waiting per reader",
-            value=1e6 / ten,
-            unit="/s",
+            "messages/s and core, 10 waiting per reader",
+            1e6 / ten,
+            "/s",
             digits=0,
             at_least=round(0.9e6 / bare_ten),
             floor=1e6 / bare_ten,
         ),
-        Row(figure="deliveries missing", value=duet.lost, unit="", digits=0, at_most=0),
+        Row("deliveries missing", duet.lost, "", digits=0, at_most=0),
     ]
 
 
-async def _tornado(programs: Path, *, bare: float) -> Row:
+async def _tornado(*, bare: float) -> Row:
     async with (
         running_box("tornado") as box,
-        running_crowd(
-            programs, port=box.port, source="127.0.0.12", connections=READERS, say=subscribe_verb()
-        ) as crowd,
+        running_crowd(box.port, READERS, source="127.0.0.12", say=subscribe_verb()) as crowd,
     ):
         await crowd.said()
         before = box.spent()
@@ -164,4 +155,4 @@ async def _tornado(programs: Path, *, bare: float) -> Row:
         await crowd.has_got(READERS * MESSAGES)
         spent = box.spent() - before
     each = spent.total * 1e6 / (READERS * MESSAGES)
-    return Row(figure="… Tornado engine", value=each, unit="µs", digits=2, floor=bare)
+    return Row("… Tornado engine", each, "µs", digits=2, floor=bare)

@@ -11,7 +11,6 @@ import asyncio
 import itertools
 import time
 import urllib.request
-from pathlib import Path
 from typing import Final
 
 from bench.box import running_box, subscribe_verb
@@ -24,18 +23,12 @@ SECONDS: Final = 60
 PATIENCE_SECONDS: Final = 60
 
 
-async def measure(programs: Path) -> list[Row]:
+async def measure() -> list[Row]:
     """Drain a box with ``READERS`` readers, and return the rows."""
     options = ("--drain-seconds", str(SECONDS), "--drain-per-second", "2000")
     async with (
         running_box("native", options=options) as box,
-        running_crowd(
-            programs,
-            port=box.port,
-            source="127.0.0.2",
-            connections=READERS,
-            say=subscribe_verb(),
-        ) as crowd,
+        running_crowd(box.port, READERS, source="127.0.0.2", say=subscribe_verb()) as crowd,
     ):
         await crowd.said()
         request = urllib.request.Request(box.gateway.url("/drain"), data=b"", method="POST")
@@ -48,13 +41,13 @@ async def measure(programs: Path) -> list[Row]:
     each = [after - before for before, after in itertools.pairwise(gone)]
     what = f"drain of {READERS:,} readers in {SECONDS} s"
     return [
-        Row(figure=f"{what}: gone", value=gone[-1], unit="", digits=0, at_least=READERS),
+        Row(f"{what}: gone", gone[-1], "", digits=0, at_least=READERS),
         # These readers don't hang up, so the gateway closes each some seconds after telling it.
-        Row(figure="… the last one after", value=took, unit="s"),
+        Row("… the last one after", took, "s"),
         Row(
-            figure="… in the fullest second, beside the mean",
-            value=max(each) / (READERS / SECONDS),
-            unit="×",
+            "… in the fullest second, beside the mean",
+            max(each) / (READERS / SECONDS),
+            "×",
             digits=2,
             at_most=2.0,
         ),

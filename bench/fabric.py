@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
@@ -20,28 +19,28 @@ ROUNDS: Final = 3
 
 def measure() -> list[Row]:
     """Start a world, measure it, stop it."""
-    programs = build()
+    build()
     with running_world() as (status, took):
-        rows = [Row(figure="newsfabric up, ready", value=took, unit="s", at_most=45)]
-        rows += _latency_rows(programs, status)
+        rows = [Row("newsfabric up, ready", took, "s", at_most=45)]
+        rows += _latency_rows(status)
         rows.append(revocation.measure(status))
     return rows
 
 
-def _latency_rows(programs: Path, status: dict[str, Any]) -> list[Row]:
+def _latency_rows(status: dict[str, Any]) -> list[Row]:
     """Return the medians of three rounds, in each of which all take turns.
 
     The machine isn't equally fast at all times: measured one after the other, once each, the
     fabric's p50 was 7.1 times the bare chain's; in turns, on the same day, 2.7 times.
     """
     here, there = status["regions"][:2]
-    bare, same, other = zip(*(_round(programs, here, there) for _ in range(ROUNDS)), strict=True)
+    bare, same, other = zip(*(_round(here, there) for _ in range(ROUNDS)), strict=True)
     bare_p50, bare_p99 = _medians(bare)
     same_p50, same_p99 = _medians(same)
     other_p50, other_p99 = _medians(other)
     return [
-        Row(figure="bare chain of brokers (the floor), p50", value=bare_p50, unit="ms"),
-        Row(figure="bare chain of brokers (the floor), p99", value=bare_p99, unit="ms"),
+        Row("bare chain of brokers (the floor), p50", bare_p50, "ms"),
+        Row("bare chain of brokers (the floor), p99", bare_p99, "ms"),
         _delay("same region, p50", same_p50, 6, bare_p50),
         _delay("same region, p99", same_p99, 20, bare_p99),
         _delay("other region, p50 above the same", other_p50 - same_p50, 5),
@@ -51,15 +50,13 @@ def _latency_rows(programs: Path, status: dict[str, Any]) -> list[Row]:
     ]
 
 
-def _round(
-    programs: Path, here: dict[str, Any], there: dict[str, Any]
-) -> tuple[latency.Delays, ...]:
+def _round(here: dict[str, Any], there: dict[str, Any]) -> tuple[latency.Delays, ...]:
     """Measure the bare chain, readers in the publisher's region, and readers in the other one."""
     bare = uvloop.run(chain.measure(here, rate=LOAD.rate, seconds=LOAD.seconds))
     return (
         bare,
-        latency.between(programs, here, here, LOAD),
-        latency.between(programs, here, there, LOAD),
+        latency.between(here, here, LOAD),
+        latency.between(here, there, LOAD),
     )
 
 
@@ -69,9 +66,9 @@ def _medians(of: Sequence[latency.Delays]) -> tuple[float, float]:
 
 
 def _delay(figure: str, ms: float, limit: float, floor: float | None = None) -> Row:
-    return Row(figure=figure, value=ms, unit="ms", at_most=limit, floor=floor)
+    return Row(figure, ms, "ms", at_most=limit, floor=floor)
 
 
 def _deliveries(figure: str, delays: Sequence[latency.Delays]) -> Row:
     count, expected = (sum(d.count for d in delays), sum(d.expected for d in delays))
-    return Row(figure=figure, value=count, unit="", digits=0, at_least=expected)
+    return Row(figure, count, "", digits=0, at_least=expected)

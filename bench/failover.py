@@ -99,9 +99,9 @@ async def break_each(layout: WorldLayout, chromium: str) -> list[Row]:
             seconds = await _break(layout, breaks, await browser.new_context(), each)
             rows.append(
                 Row(
-                    figure=f"{each.name}: until the page has the next message",
-                    value=seconds,
-                    unit="s",
+                    f"{each.name}: until the page has the next message",
+                    seconds,
+                    "s",
                     digits=2,
                     at_most=each.limit,
                 )

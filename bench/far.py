@@ -22,7 +22,7 @@ LOAD: Final = latency.Load(readers=100, rate=20.0, seconds=7.0)
 
 def measure() -> list[Row]:
     """Return delays in the publisher's region and in the other; SetupError without Toxiproxy."""
-    programs = build()
+    build()
     if find_toxiproxy(ROOT, os.environ) is None:
         raise SetupError("Toxiproxy is missing, which makes links slow: scripts/setup toxiproxy")
     with running_world() as (status, _):
@@ -30,18 +30,18 @@ def measure() -> list[Row]:
         link = f"{here['name']}-{there['name']}-link"
         slow = ("chaos", "slow", link, "--latency", str(WIRE_MS), "--jitter", "0")
         newsfabric(Path(status["state"]), *slow)
-        same = latency.between(programs, here, here, LOAD, topic=GOLD)
-        other = latency.between(programs, here, there, LOAD, topic=GOLD)
+        same = latency.between(here, here, LOAD, topic=GOLD)
+        other = latency.between(here, there, LOAD, topic=GOLD)
     wire = float(WIRE_MS)
     return [
-        Row(figure=f"{WIRE_MS} ms between them: same region, p50", value=same.p50, unit="ms"),
-        Row(figure="… p99", value=same.p99, unit="ms"),
-        Row(figure="… other region, p50", value=other.p50, unit="ms", floor=wire),
-        Row(figure="… p99", value=other.p99, unit="ms", floor=wire),
+        Row(f"{WIRE_MS} ms between them: same region, p50", same.p50, "ms"),
+        Row("… p99", same.p99, "ms"),
+        Row("… other region, p50", other.p50, "ms", floor=wire),
+        Row("… p99", other.p99, "ms", floor=wire),
         Row(
-            figure="… deliveries",
-            value=same.count + other.count,
-            unit="",
+            "… deliveries",
+            same.count + other.count,
+            "",
             digits=0,
             at_least=same.expected + other.expected,
         ),

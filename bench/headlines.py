@@ -38,24 +38,24 @@ RATE_SECONDS: Final = 5.0
 DELAY_MS: Final = 200.0
 
 
-async def measure(programs: Path) -> list[Row]:
+async def measure() -> list[Row]:
     """Measure a box full of readers, and a box full of deliveries."""
-    return [*await _full(programs), *await _deliveries(programs)]
+    return [*await _full(), *await _deliveries()]
 
 
-async def _full(programs: Path) -> list[Row]:
+async def _full() -> list[Row]:
     """Measure connection times while the box fills up, and the memory of the full box."""
     rows: list[Row] = []
     kernel_before = _kernel_bytes()
     async with running_box("native", threads=THREADS) as box, contextlib.AsyncExitStack() as stack:
-        crowds = _Crowds(programs, box, stack)
+        crowds = _Crowds(box, stack)
         for present in PRESENT:
             await crowds.come(present - crowds.came)
             said = await crowds.come(ARRIVING, at_once=ARRIVING)
             figure = f"{ARRIVING:,} arrive at once where {present:,} are: connect and subscribe"
-            rows.append(Row(figure=f"{figure}, p50", value=said["p50_ms"], unit="ms"))
-            rows.append(Row(figure="… p99", value=said["p99_ms"], unit="ms"))
-            rows.append(Row(figure="… all of them after", value=said["seconds"], unit="s"))
+            rows.append(Row(f"{figure}, p50", said["p50_ms"], "ms"))
+            rows.append(Row("… p99", said["p99_ms"], "ms"))
+            rows.append(Row("… all of them after", said["seconds"], "s"))
         before = box.spent().total + _broker_seconds()
         start = time.monotonic()
         await asyncio.sleep(25)
@@ -63,21 +63,13 @@ async def _full(programs: Path) -> list[Row]:
         memory = (box.resident() + _broker_bytes()) / 1e6
         kernel = _kernel_bytes() - kernel_before
     rows += [
+        Row("readers of the full box", crowds.came, "", digits=0, at_least=100_000),
+        Row("… memory of gateway and broker", memory, "MB", digits=0, at_most=BOX_MEMORY_MB),
+        Row("… both, while nothing comes", 100 * busy, "% of a core"),
         Row(
-            figure="readers of the full box", value=crowds.came, unit="", digits=0, at_least=100_000
-        ),
-        Row(
-            figure="… memory of gateway and broker",
-            value=memory,
-            unit="MB",
-            digits=0,
-            at_most=BOX_MEMORY_MB,
-        ),
-        Row(figure="… both, while nothing comes", value=100 * busy, unit="% of a core"),
-        Row(
-            figure="… memory of the kernel for a connection, both ends of it",
-            value=kernel / crowds.came,
-            unit="B",
+            "… memory of the kernel for a connection, both ends of it",
+            kernel / crowds.came,
+            "B",
             digits=0,
         ),
     ]
@@ -87,8 +79,8 @@ async def _full(programs: Path) -> list[Row]:
 class _Crowds:
     """Readers that stay; each crowd has addresses of its own."""
 
-    def __init__(self, programs: Path, box: Box, stack: contextlib.AsyncExitStack) -> None:
-        self._programs, self._box, self._stack = programs, box, stack
+    def __init__(self, box: Box, stack: contextlib.AsyncExitStack) -> None:
+        self._box, self._stack = box, stack
         self._count = 0
         #: Readers that are connected and whose subscription was confirmed.
         self.came = 0
@@ -102,10 +94,9 @@ class _Crowds:
             self._count += 1
             crowd = await self._stack.enter_async_context(
                 running_crowd(
-                    self._programs,
-                    port=self._box.port,
+                    self._box.port,
+                    share,
                     source=f"127.0.{self._count}.2",
-                    connections=share,
                     say=subscribe_verb(),
                     at_once=at_once,
                 )
@@ -115,18 +106,13 @@ class _Crowds:
         return said
 
 
-async def _deliveries(programs: Path) -> list[Row]:
+async def _deliveries() -> list[Row]:
     """Measure delays at each rate until these are too long, or messages are missing."""
     rows: list[Row] = []
     async with (
         running_box("native") as box,
         running_crowd(
-            programs,
-            port=box.port,
-            source="127.0.0.2",
-            connections=FANOUT_READERS,
-            say=subscribe_verb(),
-            numbers=1,
+            box.port, FANOUT_READERS, source="127.0.0.2", say=subscribe_verb(), numbers=1
         ) as crowd,
     ):
         await crowd.said()
@@ -134,8 +120,8 @@ async def _deliveries(programs: Path) -> list[Row]:
             report = await _at_rate(box, crowd, rate)
             messages = int(rate * RATE_SECONDS)
             figure = f"{rate * FANOUT_READERS:,} deliveries/s"
-            rows.append(Row(figure=f"{figure}, p50", value=report["p50_ms"], unit="ms"))
-            rows.append(Row(figure="… p99", value=report["p99_ms"], unit="ms"))
+            rows.append(Row(f"{figure}, p50", report["p50_ms"], "ms"))
+            rows.append(Row("… p99", report["p99_ms"], "ms"))
             rows.append(_once(report, messages))
             if report["p99_ms"] > DELAY_MS or not rows[-1].reached:
                 break
@@ -146,9 +132,9 @@ def _once(report: dict[str, Any], messages: int) -> Row:
     """Return the number of messages that every reader received, or 0 if one had a duplicate."""
     is_once = report["most"] == report["different"] and report["twice"] == report["gone"] == 0
     return Row(
-        figure="… messages that every reader got once",
-        value=report["different"] if is_once else 0,
-        unit="",
+        "… messages that every reader got once",
+        report["different"] if is_once else 0,
+        "",
         digits=0,
         at_least=messages,
     )

@@ -25,16 +25,16 @@ IDLE_SECONDS: Final = 50.0
 SETTLE_SECONDS: Final = 2.0
 
 
-async def measure(programs: Path) -> list[Row]:
+async def measure() -> list[Row]:
     """Measure memory and processor time of an idle reader."""
     rows = []
     async with running_box("native") as box, contextlib.AsyncExitStack() as crowds:
-        slope = await _slope(programs, box, crowds, subscribe_verb())
+        slope = await _slope(box, crowds, subscribe_verb())
         rows.append(
             Row(
-                figure=f"memory per idle reader, {FEW:,} to {MANY:,}, one topic",
-                value=slope,
-                unit="B",
+                f"memory per idle reader, {FEW:,} to {MANY:,}, one topic",
+                slope,
+                "B",
                 digits=0,
                 at_most=512,
             )
@@ -44,19 +44,17 @@ async def measure(programs: Path) -> list[Row]:
         spent = box.spent() - before
         each = 1e6 / IDLE_SECONDS / MANY
         figure = "CPU per idle reader and second"
-        rows.append(Row(figure=figure, value=spent.total * each, unit="µs", digits=3, at_most=0.6))
+        rows.append(Row(figure, spent.total * each, "µs", digits=3, at_most=0.6))
         figure = "… of that the control plane"
-        rows.append(Row(figure=figure, value=spent.control * each, unit="µs", digits=3))
+        rows.append(Row(figure, spent.control * each, "µs", digits=3))
     async with running_box("native") as box, contextlib.AsyncExitStack() as crowds:
-        slope = await _slope(programs, box, crowds, subscribe_verb(TOPIC + ".%d"))
-        rows.insert(
-            1, Row(figure="… each with a topic of its own", value=slope, unit="B", digits=0)
-        )
-    rows.insert(2, await _logged_in(programs))
+        slope = await _slope(box, crowds, subscribe_verb(TOPIC + ".%d"))
+        rows.insert(1, Row("… each with a topic of its own", slope, "B", digits=0))
+    rows.insert(2, await _logged_in())
     return rows
 
 
-async def _logged_in(programs: Path) -> Row:
+async def _logged_in() -> Row:
     """Measure readers logged in as the same user; each connection still has its own auth state."""
     issuer = Issuer()
     with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
@@ -66,25 +64,18 @@ async def _logged_in(programs: Path) -> Row:
             contextlib.AsyncExitStack() as crowds,
         ):
             say = f"{issuer.verb('42')}\n{subscribe_verb()}"
-            slope = await _slope(programs, box, crowds, say)
+            slope = await _slope(box, crowds, say)
             if box.gateway.metric('newsfabric_gateway_tokens_total{outcome="good"}') < MANY:
                 raise SetupError("the logins were refused")
-    return Row(figure="… one topic, logged in", value=slope, unit="B", digits=0)
+    return Row("… one topic, logged in", slope, "B", digits=0)
 
 
-async def _slope(programs: Path, box: Box, crowds: contextlib.AsyncExitStack, say: str) -> float:
+async def _slope(box: Box, crowds: contextlib.AsyncExitStack, say: str) -> float:
     """Return the bytes per reader that sends ``say``; readers stay until ``crowds`` is left."""
 
     async def come(first: int, count: int, source: str) -> int:
         crowd: Crowd = await crowds.enter_async_context(
-            running_crowd(
-                programs,
-                port=box.port,
-                source=source,
-                first=first,
-                connections=count,
-                say=say,
-            )
+            running_crowd(box.port, count, source=source, first=first, say=say)
         )
         await crowd.said()
         await asyncio.sleep(SETTLE_SECONDS)

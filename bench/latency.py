@@ -11,7 +11,6 @@ import dataclasses
 import statistics
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -94,7 +93,6 @@ class Load:
 
 
 def between(
-    programs: Path,
     source: dict[str, Any],
     at: dict[str, Any],
     load: Load,
@@ -109,13 +107,12 @@ def between(
     """
     client = next(broker for broker in source["brokers"] if broker["role"] == "client")
     gateway = at["gateways"][0]["websocket_url"]
-    return uvloop.run(_between(programs, client["amqp_url"], gateway, load, topic))
+    return uvloop.run(_between(client["amqp_url"], gateway, load, topic))
 
 
-async def _between(
-    programs: Path, amqp_url: str, websocket_url: str, load: Load, topic: str
-) -> Delays:
-    options = {"port": urlsplit(websocket_url).port, "source": "127.0.0.1", "sample": 1}
+async def _between(amqp_url: str, websocket_url: str, load: Load, topic: str) -> Delays:
+    port = urlsplit(websocket_url).port
+    assert port is not None
     link = await connect([amqp_url], name="bench")
     try:
         publisher = await link.publisher()
@@ -124,9 +121,8 @@ async def _between(
         async def send(body: bytes) -> None:
             await publisher.publish("publish", Message(topic, body, Properties(app_id="bench")))
 
-        async with running_crowd(
-            programs, connections=load.readers, say=subscribe_verb(topic), **options
-        ) as crowd:
+        crowd_of = running_crowd(port, load.readers, say=subscribe_verb(topic), sample=1)
+        async with crowd_of as crowd:
             await crowd.said()
             warmth = await publish_steadily(send, rate=load.rate, seconds=WARM_UP_SECONDS)
             await crowd.has_got(warmth * load.readers)

@@ -76,7 +76,7 @@ class Issuer:
         self._key.public_key().verify(signature, data)
 
 
-async def measure(programs: Path) -> list[Row]:
+async def measure() -> list[Row]:
     """Measure logins per second and core: the check alone, and through a gateway."""
     issuer = Issuer()
     floor, checked = _floor(issuer), _checked(issuer)
@@ -84,25 +84,25 @@ async def measure(programs: Path) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
         async with running_box("native", options=issuer.options(Path(folder))) as box:
             for _ in range(TIMES):
-                plain.append(await spent(programs, box, "", readers=READERS))
-                logged_in.append(await spent(programs, box, issuer.verb("42"), readers=READERS))
+                plain.append(await spent(box, "", readers=READERS))
+                logged_in.append(await spent(box, issuer.verb("42"), readers=READERS))
             if box.gateway.metric('newsfabric_gateway_tokens_total{outcome="good"}') < READERS:
                 raise SetupError("the logins were refused")
     login = statistics.median(logged_in) - statistics.median(plain)
     return [
-        Row(figure="an EdDSA signature's arithmetic", value=1 / floor, unit="/s", digits=0),
+        Row("an EdDSA signature's arithmetic", 1 / floor, "/s", digits=0),
         Row(
-            figure="tokens checked a second and core",
-            value=1 / checked,
-            unit="/s",
+            "tokens checked a second and core",
+            1 / checked,
+            "/s",
             digits=0,
             at_least=5_000,
             floor=1 / floor,
         ),
         Row(
-            figure="logins answered a second and core, native gateway",
-            value=1 / login,
-            unit="/s",
+            "logins answered a second and core, native gateway",
+            1 / login,
+            "/s",
             digits=0,
             at_least=5_000,
             floor=1 / floor,

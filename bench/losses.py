@@ -147,23 +147,20 @@ def measure() -> list[Row]:
 
 def _rows(window: Window, limit: float | None, where: str) -> Iterator[Row]:
     yield Row(
-        figure=f"{window.name} lost{where}: longest wait for gold",
-        value=window.longest,
-        unit="s",
+        f"{window.name} lost{where}: longest wait for gold",
+        window.longest,
+        "s",
         at_most=None if window.done is None else limit,
         digits=2,
     )
     if window.done is not None:
         yield Row(
-            figure="… of what was sent before it was started again",
-            value=window.longest_away,
-            unit="s",
-            digits=2,
+            "… of what was sent before it was started again", window.longest_away, "s", digits=2
         )
     yield Row(
-        figure=f"… lost or doubled, of {window.deliveries:,} deliveries",
-        value=window.wrong,
-        unit="",
+        f"… lost or doubled, of {window.deliveries:,} deliveries",
+        window.wrong,
+        "",
         digits=0,
         at_most=0,
     )

@@ -52,19 +52,13 @@ def measure() -> list[Row]:
 def _rows(result: Served, store: str) -> list[Row]:
     return [
         Row(
-            figure=f"{READERS:,} registered readers, each with a mailbox of {LETTERS} in {store}",
-            value=result.seconds,
-            unit="s",
+            f"{READERS:,} registered readers, each with a mailbox of {LETTERS} in {store}",
+            result.seconds,
+            "s",
             at_most=10,
         ),
-        Row(
-            figure="… readers who had all, and knew it",
-            value=result.whole,
-            unit="",
-            digits=0,
-            at_least=READERS,
-        ),
-        Row(figure="… trips to the store for that", value=result.store_reads, unit="", digits=0),
+        Row("… readers who had all, and knew it", result.whole, "", digits=0, at_least=READERS),
+        Row("… trips to the store for that", result.store_reads, "", digits=0),
     ]
 
 

@@ -118,19 +118,9 @@ def measure() -> list[Row]:
         name = f"{one.outage}: {one.klass}"
         rows += [
             Row(
-                figure=f"{name}, the worst wait of {one.receipts}",
-                value=one.worst,
-                unit="s",
-                digits=2,
-                at_most=LIMIT,
+                f"{name}, the worst wait of {one.receipts}", one.worst, "s", digits=2, at_most=LIMIT
             ),
-            Row(
-                figure=f"{name}, without a receipt",
-                value=one.unanswered,
-                unit="messages",
-                digits=0,
-                at_most=0,
-            ),
+            Row(f"{name}, without a receipt", one.unanswered, "messages", digits=0, at_most=0),
         ]
     return rows
 

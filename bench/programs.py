@@ -1,4 +1,4 @@
-"""The floor and the crowd (``bench/fanout``, Rust): started, commanded and read from here.
+"""The floor and the crowd (``bench/fanout``, Rust): built, started, commanded and read from here.
 
 Core 0 is the server's; everything else (crowds, broker, the bench itself) is on the others. With
 one core all share it.
@@ -18,20 +18,25 @@ from typing import IO, Any, Final
 
 from newsfabric.errors import SetupError
 
-ROOT: Final = Path(__file__).parent.parent
+ROOT: Final = Path(__file__).resolve().parents[1]
+CROWD: Final = "newsfabric-crowd"
+#: The folder of the programs; :func:`build` makes them.
+PROGRAMS: Final = ROOT / "target" / "release"
 SERVER_CORE: Final = 0
 # The length of a push of ``newsfabric`` with a body of box.BODY_BYTES.
 FRAME_BYTES: Final = 256
 _PATIENCE: Final = 120.0
+# Longest line of output, in bytes: the records of 20,000 readers that all differ.
+_LINE_LIMIT: Final = 1 << 26
 
 
-def build() -> Path:
-    """Build floor, crowd and data plane; return their folder. SetupError without cargo."""
+def build(*, dataplane: bool = True) -> None:
+    """Build floor, crowd and ``dataplane``. SetupError without cargo."""
     if shutil.which("cargo") is None:
         raise SetupError("cargo is missing: data plane, floor and crowd are written in Rust")
-    packages = ("--package", "newsfabric-fanout", "--package", "newsfabric-dataplane")
+    packages = ["--package", "newsfabric-fanout"]
+    packages += ["--package", "newsfabric-dataplane"] if dataplane else []
     subprocess.run(["cargo", "build", "--quiet", "--release", *packages], check=True, cwd=ROOT)
-    return ROOT / "target" / "release"
 
 
 @contextlib.contextmanager
@@ -80,7 +85,7 @@ class Program:
 
 
 class Crowd(Program):
-    """Readers in one process; see ``fanout-crowd``."""
+    """Bare readers in one process (``bare.rs``)."""
 
     def step_back(self) -> None:
         """Give the crowd its core only while no other process wants it, from now on."""
@@ -104,15 +109,19 @@ async def started(
     command: Sequence[str],
     environment: Mapping[str, str] | None = None,
     log: IO[bytes] | None = None,
+    *,
+    own_session: bool = False,
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """Start a program with pipes for input and output; it is killed at the end. Its standard error
-    is written to ``log``, or shown."""
+    is written to ``log``, or shown. Linux shares its cores among sessions."""
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=log,
         env=environment,
+        limit=_LINE_LIMIT,
+        start_new_session=own_session,
     )
     try:
         yield process
@@ -124,10 +133,10 @@ async def started(
 
 @contextlib.asynccontextmanager
 async def running_floor(
-    programs: Path, *, port: int, connections: int, frame_bytes: int = FRAME_BYTES
+    *, port: int, connections: int, frame_bytes: int = FRAME_BYTES
 ) -> AsyncIterator[Program]:
     """Start the floor, listening for ``connections``; it prints a line when all are connected."""
-    command = [str(programs / "fanout-floor"), *_pairs(port=port, connections=connections)]
+    command = [str(PROGRAMS / "fanout-floor"), *_pairs(port=port, connections=connections)]
     async with started(on_server_core([*command, *_pairs(bytes=frame_bytes)])) as process:
         floor = Program(process)
         await floor.said()
@@ -135,11 +144,23 @@ async def running_floor(
 
 
 @contextlib.asynccontextmanager
-async def running_crowd(programs: Path, **options: Any) -> AsyncIterator[Crowd]:
+async def running_crowd(port: int, connections: int, **options: Any) -> AsyncIterator[Crowd]:
     """Start a crowd; it prints a line when all are connected (and subscribed)."""
-    command = [str(programs / "fanout-crowd"), *_pairs(**options)]
-    async with started(command) as process:
+    command = [str(PROGRAMS / CROWD), *_pairs(port=port, connections=connections)]
+    async with started([*command, *_pairs(**options)]) as process:
         yield Crowd(process)
+
+
+def pages_command(
+    *, frontdesks: Sequence[str], topics: Sequence[str], source: str, own: bool, seed: int | None
+) -> list[str]:
+    """Return the command line of a crowd that behaves as pages do (``newsfabric-crowd --help``).
+
+    ``own``: its targets need not be on loopback.
+    """
+    pairs = _pairs(frontdesks=",".join(frontdesks), topics=",".join(topics), source=source)
+    pairs += [] if seed is None else _pairs(seed=seed)
+    return [str(PROGRAMS / CROWD), *pairs, *(["--i-own-this-target"] if own else [])]
 
 
 def _pairs(**options: Any) -> list[str]:

@@ -48,9 +48,9 @@ def measure() -> list[Row]:
             uvloop.run(_declare(node.amqp_url))
             return [
                 Row(
-                    figure=f"confirmed messages, {name}",
-                    value=_rate(commands[language], node.amqp_url),
-                    unit="messages/s",
+                    f"confirmed messages, {name}",
+                    _rate(commands[language], node.amqp_url),
+                    "messages/s",
                     digits=0,
                     at_least=asked,
                 )

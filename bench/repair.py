@@ -72,17 +72,17 @@ def measure() -> list[Row]:
 def _rows(where: str, repairs: Repairs) -> list[Row]:
     return [
         Row(
-            figure=f"{repairs.holes} messages of {where} lost on the way: loss to reader, p50",
-            value=repairs.p50,
-            unit="s",
+            f"{repairs.holes} messages of {where} lost on the way: loss to reader, p50",
+            repairs.p50,
+            "s",
             digits=2,
             at_most=0.5,
         ),
-        Row(figure="… worst", value=repairs.worst, unit="s", digits=2, at_most=1),
+        Row("… worst", repairs.worst, "s", digits=2, at_most=1),
         Row(
-            figure=f"… missed or doubled, of {repairs.messages:,}",
-            value=repairs.missed + repairs.doubled,
-            unit="",
+            f"… missed or doubled, of {repairs.messages:,}",
+            repairs.missed + repairs.doubled,
+            "",
             digits=0,
             at_most=0,
         ),

@@ -42,25 +42,13 @@ def measure() -> list[Row]:
     result = come_back("native")
     return [
         Row(
-            figure=f"{READERS:,} readers resume at a gateway that has just started",
-            value=result.seconds,
-            unit="s",
+            f"{READERS:,} readers resume at a gateway that has just started",
+            result.seconds,
+            "s",
             at_most=1.5,
         ),
-        Row(
-            figure="readers who had all, and knew it",
-            value=result.whole,
-            unit="",
-            digits=0,
-            at_least=READERS,
-        ),
-        Row(
-            figure="reads of the store for that",
-            value=result.store_reads,
-            unit="",
-            digits=0,
-            at_most=1,
-        ),
+        Row("readers who had all, and knew it", result.whole, "", digits=0, at_least=READERS),
+        Row("reads of the store for that", result.store_reads, "", digits=0, at_most=1),
         *_rows_of_rewinds(),
     ]
 
@@ -68,11 +56,7 @@ def measure() -> list[Row]:
 def _rows_of_rewinds() -> list[Row]:
     cold, warm = rewind("native"), rewind("native", again=True)
     return [
-        Row(
-            figure=f"{READERS:,} readers rewind {MISSED} messages, {which}",
-            value=result.seconds,
-            unit="s",
-        )
+        Row(f"{READERS:,} readers rewind {MISSED} messages, {which}", result.seconds, "s")
         for result, which in ((cold, "gateway just started"), (warm, "messages in its memory"))
     ]
 

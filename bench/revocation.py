@@ -34,7 +34,7 @@ def measure(status: dict[str, Any]) -> Row:
     tokens = [newsfabric(state, "token", user).strip() for user in users]
     longest = asyncio.run(_longest(state, urls, dict(zip(users, tokens, strict=True))))
     figure = "a user is revoked: the last gateway of both regions has closed, worst of 10"
-    return Row(figure=figure, value=longest, unit="s", at_most=LIMIT, digits=2)
+    return Row(figure, longest, "s", at_most=LIMIT, digits=2)
 
 
 async def _longest(state: Path, urls: list[str], tokens: dict[str, str]) -> float:

@@ -88,9 +88,9 @@ def measure() -> list[Row]:
         stores = {"memory": "memory:", "SQLite": f"sqlite:{folder}/rate.sqlite"}
         rows = [
             Row(
-                figure=f"router, {name} store",
-                value=messages_per_second(store),
-                unit="messages/s",
+                f"router, {name} store",
+                messages_per_second(store),
+                "messages/s",
                 digits=0,
                 at_least=5_000 if name == "memory" else None,
             )
@@ -101,7 +101,7 @@ def measure() -> list[Row]:
         with_it = statistics.quantiles(routed, n=100)[cut]
         without = statistics.quantiles(bare, n=100)[cut]
         figure = f"intake to postoffice, SQLite store, {name} (floor: one line instead)"
-        rows.append(Row(figure=figure, value=with_it, unit="ms", digits=2, floor=without))
+        rows.append(Row(figure, with_it, "ms", digits=2, floor=without))
     return rows
 
 

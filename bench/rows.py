@@ -18,7 +18,7 @@ from newsfabric.errors import SetupError
 T = TypeVar("T")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Row:
     """A measured value, its limit, and its floor.
 
@@ -29,6 +29,7 @@ class Row:
     figure: str
     value: float
     unit: str
+    _: dataclasses.KW_ONLY
     digits: int = 1
     at_most: float | None = None
     at_least: float | None = None

@@ -20,7 +20,7 @@ from typing import Any, Final
 import uvloop
 
 from bench.box import TOPIC, Box, running_box, subscribe_verb
-from bench.programs import ROOT, Crowd, running_crowd
+from bench.programs import Crowd, running_crowd
 from bench.rows import Row
 
 STALLED: Final = 10_000
@@ -42,19 +42,16 @@ _WAITING: Final = "newsfabric_gateway_outbox_bytes"
 
 def measure(stalled: int = STALLED) -> list[Row]:
     """Measure good readers alone, then beside ``stalled`` bad ones."""
-    return uvloop.run(_measure(ROOT / "target" / "release", stalled))
+    return uvloop.run(_measure(stalled))
 
 
-async def _measure(programs: Path, stalled: int) -> list[Row]:
+async def _measure(stalled: int) -> list[Row]:
     async with (
         running_box("native", own_core=False) as box,
+        running_crowd(box.port, GOOD, say=subscribe_verb(), sample=1, numbers=1) as good,
         running_crowd(
-            programs, port=box.port, connections=GOOD, say=subscribe_verb(), sample=1, numbers=1
-        ) as good,
-        running_crowd(
-            programs,
-            port=box.port,
-            connections=stalled,
+            box.port,
+            stalled,
             source="127.0.0.50",
             receive_buffer=4_096,
             say=subscribe_verb(HEAVY_TOPIC),
@@ -72,48 +69,43 @@ async def _measure(programs: Path, stalled: int) -> list[Row]:
             beside = await _report(box, good, SECONDS, heavy=True)
         closed = await asyncio.to_thread(box.gateway.metric, _SLOW)
     return [
-        Row(figure="readers who take nothing", value=came, unit="", digits=0, at_least=stalled),
+        Row("readers who take nothing", came, "", digits=0, at_least=stalled),
         # The other readers have no backlog: the kernel took all their bytes.
-        Row(figure="… closed as slow", value=closed, unit="", digits=0),
+        Row("… closed as slow", closed, "", digits=0),
+        Row("memory of both processes before", before / 1e6, "MB", digits=0),
         Row(
-            figure="memory of both processes before",
-            value=before / 1e6,
-            unit="MB",
-            digits=0,
-        ),
-        Row(
-            figure="… at its most while they took nothing",
-            value=max(seen["resident"]) / 1e6,
-            unit="MB",
+            "… at its most while they took nothing",
+            max(seen["resident"]) / 1e6,
+            "MB",
             digits=0,
             at_most=(before + 2 * BUDGET) / 1e6,
         ),
         Row(
-            figure="waiting in outboxes at its most",
-            value=max(seen["waiting"]) / 1e6,
-            unit="MB",
+            "waiting in outboxes at its most",
+            max(seen["waiting"]) / 1e6,
+            "MB",
             digits=0,
             at_most=BUDGET / 1e6,
         ),
         Row(
-            figure="memory that the kernel had for all sockets at its most",
-            value=max(seen["kernel"]) / 1e6,
-            unit="MB",
+            "memory that the kernel had for all sockets at its most",
+            max(seen["kernel"]) / 1e6,
+            "MB",
             digits=0,
         ),
-        Row(figure=f"{GOOD:,} good readers alone, p99", value=alone["p99_ms"], unit="ms"),
-        Row(figure="… while those ask for 3 GB, p99", value=asking["p99_ms"], unit="ms"),
-        Row(figure="… beside those that take nothing, p99", value=beside["p99_ms"], unit="ms"),
-        Row(figure="… p50", value=beside["p50_ms"], unit="ms"),
-        Row(figure="… the worst delivery", value=beside["worst_ms"], unit="ms"),
+        Row(f"{GOOD:,} good readers alone, p99", alone["p99_ms"], "ms"),
+        Row("… while those ask for 3 GB, p99", asking["p99_ms"], "ms"),
+        Row("… beside those that take nothing, p99", beside["p99_ms"], "ms"),
+        Row("… p50", beside["p50_ms"], "ms"),
+        Row("… the worst delivery", beside["worst_ms"], "ms"),
         Row(
-            figure="… deliveries lost or doubled",
-            value=sum(one["lost"] + one["doubled"] for one in (alone, asking, beside)),
-            unit="",
+            "… deliveries lost or doubled",
+            sum(one["lost"] + one["doubled"] for one in (alone, asking, beside)),
+            "",
             digits=0,
             at_most=0,
         ),
-        Row(figure="… closed", value=asking["gone"] + beside["gone"], unit="", digits=0, at_most=0),
+        Row("… closed", asking["gone"] + beside["gone"], "", digits=0, at_most=0),
     ]
 
 

@@ -38,9 +38,9 @@ def measure() -> list[Row]:
     """Measure the start of a gateway, with each number of messages in its store."""
     return [
         Row(
-            figure=f"a gateway that starts with {routed:,} messages in its store: ready after",
-            value=uvloop.run(begin(routed)),
-            unit="s",
+            f"a gateway that starts with {routed:,} messages in its store: ready after",
+            uvloop.run(begin(routed)),
+            "s",
             digits=2,
             at_most=1,
         )

@@ -14,7 +14,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Final
 
 from bench.box import Box, Gateway, running_box, subscribe_verb
@@ -53,10 +52,10 @@ class Upgrade:
     longest_wait_seconds: float
 
 
-async def measure(programs: Path, *, readers: int = READERS) -> list[Row]:
+async def measure(*, readers: int = READERS) -> list[Row]:
     """Measure a killed control plane, then a take-over, each on a box of its own."""
-    killed = await _under_load(programs, readers, _kill_and_start)
-    taken = await _under_load(programs, readers, _take_over)
+    killed = await _under_load(readers, _kill_and_start)
+    taken = await _under_load(readers, _take_over)
     return [
         *_rows("control plane killed", killed),
         _seconds("… feed back after the new one's start", killed.feed_back_seconds, at_most=3),
@@ -85,17 +84,12 @@ async def _timed(replace: Callable[[], None]) -> tuple[int, float]:
 
 
 async def _under_load(
-    programs: Path, readers: int, upgrade: Callable[[Gateway], Awaitable[tuple[int, float]]]
+    readers: int, upgrade: Callable[[Gateway], Awaitable[tuple[int, float]]]
 ) -> Upgrade:
     async with (
         running_box("native", threads=THREADS, own_core=False) as box,
         running_crowd(
-            programs,
-            port=box.port,
-            source="127.0.0.2",
-            connections=readers,
-            say=subscribe_verb(),
-            numbers=1,
+            box.port, readers, source="127.0.0.2", say=subscribe_verb(), numbers=1
         ) as crowd,
     ):
         await crowd.said()
@@ -139,8 +133,8 @@ def _rows(what: str, upgrade: Upgrade) -> list[Row]:
 
 
 def _count(figure: str, value: int) -> Row:
-    return Row(figure=figure, value=value, unit="", digits=0, at_most=0)
+    return Row(figure, value, "", digits=0, at_most=0)
 
 
 def _seconds(figure: str, value: float, *, at_most: float | None = None) -> Row:
-    return Row(figure=figure, value=value, unit="s", digits=2, at_most=at_most)
+    return Row(figure, value, "s", digits=2, at_most=at_most)

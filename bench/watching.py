@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 import urllib.request
-from pathlib import Path
 from typing import Final
 
 from bench.box import BODY_BYTES, TOPIC, Box, envelope, running_box, subscribe_verb
@@ -28,12 +27,10 @@ MESSAGES_PER_SECOND: Final = 100
 ROUNDS: Final = 20_000
 
 
-async def measure(programs: Path) -> list[Row]:
+async def measure() -> list[Row]:
     """Measure a scrape, a report, a message's part, and the sum of a second."""
     async with running_box("native") as box:
-        crowd = running_crowd(
-            programs, port=box.port, source="127.0.0.2", connections=READERS, say=subscribe_verb()
-        )
+        crowd = running_crowd(box.port, READERS, source="127.0.0.2", say=subscribe_verb())
         async with crowd as readers:
             await readers.said()
             await box.publish(count=20)
@@ -46,13 +43,13 @@ async def measure(programs: Path) -> list[Row]:
         + message / 1e6 * MESSAGES_PER_SECOND
     )
     return [
-        Row(figure=f"a scrape of a gateway with {READERS:,} readers", value=scrape, unit="ms"),
-        Row(figure="a report for the board", value=report, unit="ms", digits=2),
-        Row(figure="measuring one message", value=message, unit="µs"),
+        Row(f"a scrape of a gateway with {READERS:,} readers", scrape, "ms"),
+        Row("a report for the board", report, "ms", digits=2),
+        Row("measuring one message", message, "µs"),
         Row(
-            figure=f"metrics and reports, {MESSAGES_PER_SECOND} messages/s, of a core",
-            value=each_second * 100,
-            unit="%",
+            f"metrics and reports, {MESSAGES_PER_SECOND} messages/s, of a core",
+            each_second * 100,
+            "%",
             digits=2,
             at_most=1.0,
         ),

@@ -17,9 +17,9 @@ from typing import Any
 import click
 from rich.table import Table
 
-from loadtest.plot import Line, Panel, draw
 from loadtest.scenarios import SCENARIOS, Outcome, Scenario, outcome_of
 from loadtest.simulation import Moment, Region
+from localfabric.plot import Line, Panel, draw
 from newsfabric.console import console
 from newsfabric.safe_output import echo
 

@@ -29,8 +29,6 @@ POSITION_REACH = 4500.0
 MEMORY_SIZE = 3
 # A gateway asks another region's store for this long before it replies ``recovered: false``.
 RESUME_PATIENCE = 2.0
-# A log without a tick for this long is silent.
-SILENT_AFTER = 2.0
 
 # "a" is of a class that is published in all regions; "c" has few messages.
 TOPICS = ("a", "b", "c")

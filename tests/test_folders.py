@@ -17,11 +17,6 @@ import gateway
 
 ROOT: Final = Path(__file__).parents[1]
 SERVICES: Final = ("gateway", "wholesale", "retail", "shovels")
-#: Pairs that are left, with the reason. Remove a pair that is separated; add none.
-LEFT: Final = {
-    ("bench", "bench.brokers"): "the command line starts them, beside the parts of all benches",
-    ("loadtest", "loadtest.locusts"): "Locust's file is in the folder whose crowd it plays",
-}
 #: Modules in newsfabric that no service imports.
 OF_NO_SERVICE: Final = {
     "newsfabric.amqp.stub": "a broker in memory, for tests and benches of what speaks AMQP",
@@ -56,7 +51,7 @@ def pairs(sources: dict[str, str]) -> set[tuple[str, str]]:
 
 
 def test_no_two_folders_import_each_other() -> None:
-    assert pairs(modules()) == set(LEFT)
+    assert pairs(modules()) == set()
 
 
 @pytest.mark.parametrize(

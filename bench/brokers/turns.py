@@ -58,9 +58,9 @@ def rows(turns: Mapping[str, Sequence[Found]]) -> Iterator[Row]:
         }
         for name, value in values.items():
             yield Row(
-                figure=f"{figure.name}, {name}",
-                value=value,
-                unit=figure.unit,
+                f"{figure.name}, {name}",
+                value,
+                figure.unit,
                 digits=figure.digits,
                 at_most=figure.at_most,
                 floor=None if name == first else values.get(first),

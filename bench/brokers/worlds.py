@@ -34,14 +34,14 @@ def starting(rabbitmq: Rabbitmq) -> Found:
 
 def carrying(rabbitmq: Rabbitmq) -> Found:
     """Start a world of one region, publish messages of each class, and stop it."""
-    programs = build()
+    build()
     found: dict[Figure, float] = {}
     with running_world("--regions", "oregon", *rabbitmq.options) as (status, _):
         region = status["regions"][0]
         brokers = {role: pids for role, pids in roles(region).items() if role in _BROKERS}
 
         def publish(topic: str) -> latency.Delays:
-            return latency.between(programs, region, region, LOAD, topic=topic)
+            return latency.between(region, region, LOAD, topic=topic)
 
         # Warm up: the rest of the start is done, and code that is used first is loaded.
         publish(next(iter(TOPICS)))

@@ -56,9 +56,9 @@ class Part:
 
 def _on_a_box(measure: Callable[..., Coroutine[Any, Any, Growth]]) -> Callable[..., Growth]:
     def run(*arguments: Any) -> Growth:
-        programs = build()
+        build()
         with off_the_server_core():
-            return uvloop.run(measure(programs, *arguments))
+            return uvloop.run(measure(*arguments))
 
     return run
 

@@ -13,7 +13,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from bench.box import TOPIC, Box, Spent, running_box, subscribe_verb
@@ -39,7 +38,7 @@ _MESSAGE_SECONDS: Final = 0.02
 _PUBLISHED_TOPICS: Final = 1_000
 
 
-async def readers(programs: Path, sizes: Sequence[int], pairs: int, idle: float) -> Growth:
+async def readers(sizes: Sequence[int], pairs: int, idle: float) -> Growth:
     """Measure the processor time of a delivery and the cost of an idle reader, all on one topic.
 
     Readers are idle for ``idle`` seconds; that cost (heartbeats) is subtracted from a delivery's.
@@ -49,12 +48,8 @@ async def readers(programs: Path, sizes: Sequence[int], pairs: int, idle: float)
     floored = min(_FLOOR_READERS, sizes[-1])
     async with contextlib.AsyncExitStack() as stack:
         box = await stack.enter_async_context(running_box("native", threads=THREADS))
-        floor = await stack.enter_async_context(
-            running_floor(programs, port=port, connections=floored)
-        )
-        crowd = await stack.enter_async_context(
-            running_crowd(programs, port=port, source="127.0.100.2", connections=floored)
-        )
+        floor = await stack.enter_async_context(running_floor(port=port, connections=floored))
+        crowd = await stack.enter_async_context(running_crowd(port, floored, source="127.0.100.2"))
         for program in (floor, crowd):
             await program.said()
         bare = _Floor(floor, crowd, floored)
@@ -63,7 +58,7 @@ async def readers(programs: Path, sizes: Sequence[int], pairs: int, idle: float)
         for size in (_FIRST, *sizes):
             while (missing := size - sum(crowds.values())) > 0:
                 more = min(missing, _A_CROWD)
-                crowds[await _come(stack, programs, box, len(crowds), more)] = more
+                crowds[await _come(stack, box, len(crowds), more)] = more
             await asyncio.sleep(_SETTLE_SECONDS)
             if size == _FIRST:
                 await box.publish()
@@ -152,7 +147,6 @@ def _each(spent: Spent, count: float) -> Spent:
 
 async def _come(
     stack: contextlib.AsyncExitStack,
-    programs: Path,
     box: Box,
     number: int,
     readers: int,
@@ -161,11 +155,7 @@ async def _come(
     """Connect readers of one topic, or of ``topics`` (the crowd's ``topics`` and ``say``)."""
     crowd = await stack.enter_async_context(
         running_crowd(
-            programs,
-            port=box.port,
-            source=f"127.0.{number}.12",
-            connections=readers,
-            **(topics or {"say": subscribe_verb()}),
+            box.port, readers, source=f"127.0.{number}.12", **topics or {"say": subscribe_verb()}
         )
     )
     await crowd.said()
@@ -203,9 +193,9 @@ class _Spread:
         return f"{TOPIC}.{number}.{nth}"
 
 
-async def topics(programs: Path, sizes: Sequence[int], count: int) -> Growth:
+async def topics(sizes: Sequence[int], count: int) -> Growth:
     """Measure a subscription and a message where ``count`` readers share each number of topics."""
-    steps = [(size, await _with_topics(programs, _Spread(size, count))) for size in sizes]
+    steps = [(size, await _with_topics(_Spread(size, count))) for size in sizes]
     return Growth(
         f"Topics of one gateway, shared by {count:,} readers",
         "topics",
@@ -220,18 +210,13 @@ async def topics(programs: Path, sizes: Sequence[int], count: int) -> Growth:
     )
 
 
-async def _with_topics(programs: Path, spread: _Spread) -> tuple[float, ...]:
+async def _with_topics(spread: _Spread) -> tuple[float, ...]:
     say = "\n".join(subscribe_verb(spread.name("%t", nth)) for nth in range(spread.each))
     numbers = min(spread.topics, spread.readers)
     async with running_box("native", threads=THREADS) as box:
         empty, before = box.resident(), box.spent()
         async with running_crowd(
-            programs,
-            port=box.port,
-            source="127.0.0.12",
-            connections=spread.readers,
-            topics=numbers,
-            say=say,
+            box.port, spread.readers, source="127.0.0.12", topics=numbers, say=say
         ) as crowd:
             await crowd.said()
             coming = _each(box.spent() - before, spread.readers)
@@ -254,7 +239,7 @@ async def _with_topics(programs: Path, spread: _Spread) -> tuple[float, ...]:
     return memory, coming.total, control, data, deliveries / messages
 
 
-async def mixed(programs: Path, size: int, topics: int, rate: int, seconds: float) -> Growth:
+async def mixed(size: int, topics: int, rate: int, seconds: float) -> Growth:
     """Measure a gateway whose ``size`` readers share ``topics`` and get ``rate`` messages a second.
 
     No other part measures such a gateway: :mod:`bench.growth.model` predicts it from those.
@@ -265,8 +250,7 @@ async def mixed(programs: Path, size: int, topics: int, rate: int, seconds: floa
         box = await stack.enter_async_context(running_box("native", threads=THREADS))
         say = {"topics": topics, "say": subscribe_verb(f"{TOPIC}.%t")}
         here = {
-            await _come(stack, programs, box, number, each, **say): each // topics
-            for number in range(crowds)
+            await _come(stack, box, number, each, **say): each // topics for number in range(crowds)
         }
         await asyncio.sleep(_SETTLE_SECONDS)
         messages = round(rate * seconds)

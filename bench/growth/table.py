@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from bench.rows import NotMeasured
-from loadtest.plot import Line, Panel, draw
+from localfabric.plot import Line, Panel, draw
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Growth:
         units = dict.fromkeys(figure.unit for figure in self.figures)
         panels = [Panel(unit or "ratio", self._lines(unit)) for unit in units]
         labels = [f"{size:,}" for size, _ in self.steps]
-        return draw(self.title, range(len(labels)), panels, labels)
+        return draw(self.title, range(len(labels)), panels, labels=labels)
 
     def _lines(self, unit: str) -> list[Line]:
         return [

@@ -100,7 +100,7 @@ def main(
         _say(f"left out: {name}: {why}")
     peers = [peer for peer in wanted if peer.name not in missing]
     try:
-        programs = build()
+        build()
     except SetupError as exc:
         sys.exit(f"error: {exc}")
     results: list[Compared] = []
@@ -115,7 +115,7 @@ def main(
                 seconds=seconds,
                 under=under,
             )
-            results.append(_compared(peers, programs, plan, count, missing))
+            results.append(_compared(peers, plan, count, missing))
             if report is not None:
                 # After each, so that an interrupted comparison leaves its finished results.
                 write(report, results, command, count)
@@ -124,10 +124,8 @@ def main(
         _say(f"the report is {report / 'report.md'}")
 
 
-def _compared(
-    peers: Sequence[Peer], programs: Path, plan: Plan, count: int, missing: dict[str, str]
-) -> Compared:
-    found, failed = uvloop.run(rounds(peers, programs, plan, count, _say))
+def _compared(peers: Sequence[Peer], plan: Plan, count: int, missing: dict[str, str]) -> Compared:
+    found, failed = uvloop.run(rounds(peers, plan, count, _say))
     for name, why in failed.items():
         _say(f"failed: {name}: {why}")
     return Compared(plan, found, {**missing, **failed})

@@ -10,7 +10,6 @@ import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from http.client import HTTPException
-from pathlib import Path
 from typing import Any, Final
 
 from bench.meter import processor_seconds
@@ -102,14 +101,14 @@ class Run:
     missing: int = 0
 
 
-async def play(peer: Peer, programs: Path, plan: Plan) -> Run:
+async def play(peer: Peer, plan: Plan) -> Run:
     """Start the peer, connect its readers, publish to them. ConnectionError if some were refused,
     ValueError if no message was compressed in a compressed run."""
     async with peer.running(plan.under is Under.DEFLATE) as server:
         if plan.under is Under.STORM:
-            return await _play_storm(peer, server, programs, plan)
+            return await _play_storm(peer, server, plan)
         before = server.resident()
-        async with _connected(peer, server, programs, plan, plan.readers) as (crowd, came):
+        async with _connected(peer, server, plan, plan.readers) as (crowd, came):
             idle = server.resident()
             await _warm_up(server, crowd, plan)
             report, cpu = await _measured(server, crowd, plan)
@@ -128,16 +127,14 @@ async def play(peer: Peer, programs: Path, plan: Plan) -> Run:
     )
 
 
-async def _play_storm(peer: Peer, server: Server, programs: Path, plan: Plan) -> Run:
+async def _play_storm(peer: Peer, server: Server, plan: Plan) -> Run:
     """Measure one reader of ten, which stays, while the others are cut off and reconnect."""
     returning = plan.readers - plan.reading
     async with (
-        _connected(peer, server, programs, plan, plan.reading) as (crowd, _),
+        _connected(peer, server, plan, plan.reading) as (crowd, _),
         contextlib.AsyncExitStack() as cut,
     ):
-        await cut.enter_async_context(
-            _connected(peer, server, programs, plan, returning, _SOURCE_OF_OTHERS)
-        )
+        await cut.enter_async_context(_connected(peer, server, plan, returning, _SOURCE_OF_OTHERS))
         await _warm_up(server, crowd, plan)
         measuring = asyncio.create_task(_measured(server, crowd, plan))
         try:
@@ -145,7 +142,7 @@ async def _play_storm(peer: Peer, server: Server, programs: Path, plan: Plan) ->
             await asyncio.sleep(plan.seconds / 4)
             before = server.spent()
             await cut.aclose()
-            back = _connected(peer, server, programs, plan, returning, _SOURCE_OF_RETURNED)
+            back = _connected(peer, server, plan, returning, _SOURCE_OF_RETURNED)
             async with back as (_, came):
                 cpu = server.spent() - before
                 report, _ = await measuring
@@ -159,14 +156,13 @@ async def _play_storm(peer: Peer, server: Server, programs: Path, plan: Plan) ->
 
 @contextlib.asynccontextmanager
 async def _connected(
-    peer: Peer, server: Server, programs: Path, plan: Plan, readers: int, source: str = _SOURCE
+    peer: Peer, server: Server, plan: Plan, readers: int, source: str = _SOURCE
 ) -> AsyncIterator[tuple[Crowd, Mapping[str, Any]]]:
     """Connect ``readers``; yield the crowd and its first line, with the connection times."""
     async with running_crowd(
-        programs,
-        port=server.port,
+        server.port,
+        readers,
         source=source,
-        connections=readers,
         path=peer.path,
         say=peer.say,
         topics=plan.topics,
@@ -213,14 +209,12 @@ async def _publish(server: Server, crowd: Crowd, plan: Plan, messages: int) -> N
     await crowd.has_got(plan.reading * messages)
 
 
-async def play_floor(programs: Path, plan: Plan) -> Run:
+async def play_floor(plan: Plan) -> Run:
     """Run the bare loop of ``send()``, with as many deliveries; topics don't matter to it."""
     (port,) = free_ports(1)
     async with (
-        running_floor(
-            programs, port=port, connections=plan.readers, frame_bytes=plan.size
-        ) as floor,
-        running_crowd(programs, port=port, source=_SOURCE, connections=plan.readers) as crowd,
+        running_floor(port=port, connections=plan.readers, frame_bytes=plan.size) as floor,
+        running_crowd(port, plan.readers, source=_SOURCE) as crowd,
     ):
         await floor.said()
         came = await crowd.said()
@@ -247,7 +241,7 @@ def order(names: Sequence[str], number: int) -> Iterator[str]:
 
 
 async def rounds(
-    peers: Sequence[Peer], programs: Path, plan: Plan, count: int, say: Callable[[str], None]
+    peers: Sequence[Peer], plan: Plan, count: int, say: Callable[[str], None]
 ) -> tuple[dict[str, list[Run]], dict[str, str]]:
     """Return ``count`` runs of the floor and each peer, in turn; and the errors of peers, by name.
 
@@ -266,10 +260,10 @@ async def rounds(
                 continue
             say(f"{plan.title}: round {number + 1} of {count}, {name}")
             if name == FLOOR:
-                found[name].append(await play_floor(programs, plan))
+                found[name].append(await play_floor(plan))
                 continue
             try:
-                found[name].append(await play(known[name], programs, plan))
+                found[name].append(await play(known[name], plan))
             except (OSError, ValueError, NewsfabricError, HTTPException) as exc:
                 failed[name] = f"{type(exc).__name__}: {exc}"
     return {name: runs for name, runs in found.items() if name not in failed}, failed

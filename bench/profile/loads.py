@@ -26,12 +26,10 @@ _REFILL: Final = _WAITING // 2
 _LOOK_SECONDS: Final = 0.5
 
 
-async def _delivery(programs: Path, recorder: Recorder, seconds: float) -> None:
+async def _delivery(recorder: Recorder, seconds: float) -> None:
     async with (
         running_box("native") as box,
-        running_crowd(
-            programs, port=box.port, source="127.0.0.12", connections=READERS, say=subscribe_verb()
-        ) as crowd,
+        running_crowd(box.port, READERS, source="127.0.0.12", say=subscribe_verb()) as crowd,
     ):
         await crowd.said()
         with recorder.recording(*_gateway("delivery", box)):
@@ -41,12 +39,12 @@ async def _delivery(programs: Path, recorder: Recorder, seconds: float) -> None:
                 await asyncio.sleep(GAP_SECONDS)
 
 
-async def _connect(programs: Path, recorder: Recorder, seconds: float) -> None:
+async def _connect(recorder: Recorder, seconds: float) -> None:
     async with running_box("native") as box:
         with recorder.recording(*_gateway("connect", box)):
             end = time.monotonic() + seconds
             while time.monotonic() < end:
-                await connect.spent(programs, box, subscribe_verb(), readers=connect.READERS)
+                await connect.spent(box, subscribe_verb(), readers=connect.READERS)
 
 
 def _router(recorder: Recorder, seconds: float) -> None:
@@ -73,13 +71,13 @@ def _gateway(load: str, box: Box) -> tuple[PySpy, Perf]:
 
 
 def _on_a_box(
-    play: Callable[[Path, Recorder, float], Coroutine[Any, Any, None]],
+    play: Callable[[Recorder, float], Coroutine[Any, Any, None]],
 ) -> Callable[[Recorder, float], None]:
     def load(recorder: Recorder, seconds: float) -> None:
-        programs = build()
+        build()
         os.environ[VARIABLE] = str(_build_for_perf())
         with off_the_server_core():
-            uvloop.run(play(programs, recorder, seconds))
+            uvloop.run(play(recorder, seconds))
 
     return load
 

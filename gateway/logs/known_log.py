@@ -4,7 +4,7 @@ Numbers decide everything; times only bound searches. A number is **seen** when 
 the hub, or is void. **Start** is where the log begins for this gateway: numbers up to it are past.
 The **mark** is the number up to which all are seen, or past. A number is **doubtful** when a read
 beyond low found it and its message was given: the log may yet be closed without it.
-docs/design/0028 has the rules, with examples (doubtful: "What the meaner world found", number 7).
+docs/design/0028 has the rules, with examples (doubtful: "Rules that the model taught", number 7).
 
 Example. A gateway starts when low is 2, so start and mark are 2. Numbers 3 and 5 arrive, and a tick
 reports low 5: the mark is 3, and 4 is missing. Number 4 is read, and the mark is 5. The router

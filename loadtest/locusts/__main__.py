@@ -18,7 +18,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from loadtest.crowd import build
+from bench.programs import build
+from bench.world import world_at
 from loadtest.locusts.options import ARGUMENTS, OptionError, Options, checked
 from localfabric.world.issuer import issue
 from localfabric.world.layout import WorldLayout
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not _LOCUST.exists():
             raise SetupError("locust is missing: scripts/setup loadtest")
         if arguments.dense:
-            build()
+            build(dataplane=False)
         with contextlib.ExitStack() as stack:
             if not elsewhere:
                 layout = stack.enter_context(_world(arguments))
@@ -91,24 +92,14 @@ def _parser() -> argparse.ArgumentParser:
 
 @contextlib.contextmanager
 def _world(arguments: argparse.Namespace) -> Iterator[WorldLayout]:
-    """Start a world by the users' command, and stop it in any case."""
+    """Yield the world in ``--state``, which is started and stopped unless it is ``--running``."""
     state: Path = arguments.state
-    command = (sys.executable, "-m", "operations.cli")
-    where = ("--state", str(state))
-    if arguments.running:
-        yield read_running(state_path(state))[0]
-        return
     size = ("--regions", arguments.regions, "--retail", str(arguments.retail))
     base = ("--port-base", str(arguments.port_base), "--timeout", str(_START))
-    try:
+    if not arguments.running:
         echo(f"starting a world in {state}")
-        up = (*command, "up", "--detach", *size, *base, *where)
-        subprocess.run(up, check=True, stdout=subprocess.DEVNULL)
+    with contextlib.nullcontext() if arguments.running else world_at(state, *size, *base):
         yield read_running(state_path(state))[0]
-    finally:
-        # In a session of its own: a Ctrl-C meant for the test must not interrupt it.
-        down = (*command, "down", *where)
-        subprocess.run(down, check=False, stdout=subprocess.DEVNULL, start_new_session=True)
 
 
 def _targets(layout: WorldLayout, folder: Path) -> dict[str, str]:
@@ -131,7 +122,7 @@ def _run(
     for_locust: Sequence[str],
 ) -> int:
     """Start locust's processes, pass signals on, and return the exit code."""
-    command = [str(_LOCUST), "-f", str(_ROOT / "loadtest" / "locustfile.py"), *for_locust]
+    command = [str(_LOCUST), "-f", str(Path(__file__).with_name("locustfile.py")), *for_locust]
     flags: list[str] = []
     for one in ARGUMENTS:
         if one.default is False:

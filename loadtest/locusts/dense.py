@@ -21,7 +21,7 @@ from locust import User, task
 from locust.exception import StopUser
 from locust.stats import RequestStats, StatsEntry, bucket_response_time
 
-from loadtest.crowd import command
+from bench.programs import pages_command
 from loadtest.locusts import shapes
 from loadtest.locusts.options import DENSE
 from loadtest.locusts.state import Run, current
@@ -131,7 +131,7 @@ class DenseReaders(User):
 
     def _command(self) -> list[str]:
         options = self.run_now.options
-        return command(
+        return pages_command(
             frontdesks=options.frontdesks,
             topics=options.topics,
             # Of 127/8, and different from other processes'.

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from loadtest.locusts.options import Options
-from loadtest.plot import Line, Panel, draw
 from loadtest.records import Census
+from localfabric.plot import Line, Panel, draw
 
 #: Event, kind of user, count, failures; p50, p99 and maximum in ms.
 Row = tuple[str, str, int, int, float, float, float]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import click
 
-from loadtest.crowd import build
+from bench.programs import build
+from bench.world import world_at
 from loadtest.surge.figures import figures
 from loadtest.surge.report import summary, write_report
 from loadtest.surge.run import SurgeOptions, surge
@@ -45,48 +44,20 @@ MOST_BOXES = 9
     "--report", default=Path("surge-report"), type=click.Path(path_type=Path), help="A folder."
 )
 def main(
-    few: int,
-    many: int,
-    capacity: int,
-    first_rate: float,
-    rate: float,
-    leave_rate: float,
-    holds: float,
-    messages: float,
-    most: int,
-    shrinks_within: float,
-    state: Path,
-    port_base: int,
-    running: bool,
-    report: Path,
+    capacity: int, most: int, state: Path, port_base: int, running: bool, report: Path, **given: Any
 ) -> None:
     """A surge of readers into a region of one small box and two scalers. Exits with 1 when a
     promise isn't kept."""
-    options = SurgeOptions(
-        few=few,
-        many=many,
-        first_rate=first_rate,
-        rate=rate,
-        leave_rate=leave_rate,
-        holds=holds,
-        messages=messages,
-        shrinks_within=shrinks_within,
-    )
-    world_options = (
-        "--scale",
-        f"1:{most}",
-        "--box-capacity",
-        str(capacity),
-        "--port-base",
-        str(port_base),
-    )
+    options = SurgeOptions(**given)
+    size = ("--regions", "oregon", "--timeout", str(_START), "--scale", f"1:{most}")
+    more = ("--box-capacity", str(capacity), "--port-base", str(port_base))
     try:
-        build()
+        build(dataplane=False)
         report.mkdir(parents=True, exist_ok=True)
-        with _world(state, world_options, running=running):
+        with nullcontext() if running else world_at(state, *size, *more):
             layout, _ = read_running(state_path(state))
             done = asyncio.run(surge(layout, layout.regions[0], options, _say))
-    except (FileNotFoundError, NewsfabricError) as exc:
+    except NewsfabricError as exc:
         raise click.ClickException(terminal_safe(str(exc))) from exc
     found = figures(done.samples, done.census)
     write_report(report, done.samples, found, options, capacity=capacity)
@@ -98,23 +69,6 @@ def main(
     echo(f"{summary(found)}; the report is {report / 'report.md'}")
     if broken:
         raise SystemExit(1)
-
-
-@contextmanager
-def _world(state: Path, options: tuple[str, ...], *, running: bool) -> Iterator[None]:
-    """Start a world of one region by the users' command, and stop it in any case."""
-    if running:
-        yield
-        return
-    command = (sys.executable, "-m", "operations.cli")
-    where = ("--state", str(state))
-    size = ("--regions", "oregon", "--timeout", str(_START))
-    up = (*command, "up", "--detach", *size, *options, *where)
-    subprocess.run(up, check=True, stdout=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        subprocess.run((*command, "down", *where), check=True, stdout=subprocess.DEVNULL)
 
 
 def _say(text: str) -> None:

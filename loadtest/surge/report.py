@@ -13,8 +13,8 @@ from typing import Any
 from loadtest.surge.figures import FLAT, Figures, Sample, document
 from loadtest.surge.run import SurgeOptions
 from loadtest.times import share_of
-from localfabric.chaos.plot import Band as Bar
-from localfabric.chaos.plot import Series, draw
+from localfabric.plot import Band as Bar
+from localfabric.plot import Line, Panel, draw
 
 
 def write_report(
@@ -163,20 +163,19 @@ def _plot(samples: Sequence[Sample], found: Figures, capacity: int) -> str:
     seconds = int(samples[-1].at) + 1
     by_second: dict[int, Sample] = {int(sample.at): sample for sample in samples}
     line = [by_second.get(n) for n in range(seconds)]
-    return draw(
-        title=summary(found),
-        seconds=seconds,
-        bands=list(_bars(samples)),
-        rates=[
-            Series("readers", [None if s is None else s.present for s in line]),
-            Series("room for", [None if s is None else s.standing * capacity for s in line]),
-        ],
-        delays=[
-            Series("connect, p50", [_seconds(s, 0.5) for s in line]),
-            Series("connect, p99", [_seconds(s, 0.99) for s in line]),
-        ],
-        headings=("readers", "connect time, by when a reader was in"),
-    )
+    readers = [
+        Line("readers", [None if s is None else s.present for s in line]),
+        Line("room for", [None if s is None else s.standing * capacity for s in line]),
+    ]
+    times = [
+        Line("connect, p50", [_seconds(s, 0.5) for s in line]),
+        Line("connect, p99", [_seconds(s, 0.99) for s in line]),
+    ]
+    panels = [
+        Panel("readers", readers),
+        Panel("connect time, by when a reader was in", times, durations=True),
+    ]
+    return draw(summary(found), range(seconds), panels, bands=list(_bars(samples)))
 
 
 def _seconds(sample: Sample | None, share: float) -> float | None:

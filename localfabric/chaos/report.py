@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from localfabric.chaos.delivery_record import Account, Delays, Gap, Message, Wrong
 from localfabric.chaos.message_traces import TOLD
-from localfabric.chaos.plot import Band, Series, draw
 from localfabric.chaos.run import Done, Outcome
+from localfabric.plot import Band, Line, Panel, draw
 
 _AROUND: Final = 15.0
 # The number of gaps that are listed one by one.
@@ -257,22 +257,21 @@ def _plot(outcome: Outcome, account: Account) -> str:
             at - message.sent for at in record.prompt(message.n)
         ]
     of = [Delays.of(samples) for samples in delays]
-    return draw(
-        title=verdict(account),
-        seconds=seconds,
-        bands=[
-            Band(
-                d.began, d.healed or outcome.seconds, d.fault.kind, f"{d.fault.verb} {d.fault.name}"
-            )
-            for d in outcome.faults
-        ],
-        rates=[Series("deliveries/s", delivered), Series("sent to readers/s", owed)],
-        delays=[
-            Series("worst", [None if d is None else d.worst for d in of]),
-            Series("99 %", [None if d is None else d.p99 for d in of]),
-            Series("median", [None if d is None else d.p50 for d in of]),
-        ],
-    )
+    rates = [Line("deliveries/s", delivered), Line("sent to readers/s", owed)]
+    waits = [
+        Line("worst", [None if d is None else d.worst for d in of]),
+        Line("99 %", [None if d is None else d.p99 for d in of]),
+        Line("median", [None if d is None else d.p50 for d in of]),
+    ]
+    panels = [
+        Panel("a second", rates),
+        Panel("delay, by when it was sent", waits, durations=True),
+    ]
+    bands = [
+        Band(d.began, d.healed or outcome.seconds, d.fault.kind, f"{d.fault.verb} {d.fault.name}")
+        for d in outcome.faults
+    ]
+    return draw(verdict(account), range(seconds), panels, bands=bands)
 
 
 def _second(at: float, seconds: int) -> int:

@@ -57,7 +57,6 @@ _REJECT: Final = struct.pack(">HH", _BASIC, 90)
 _NACK: Final = struct.pack(">HH", _BASIC, 120)
 
 _MULTIPLE: Final = 1
-_MANDATORY: Final = 1
 
 
 class WireError(Exception):

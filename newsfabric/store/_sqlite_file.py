@@ -381,8 +381,3 @@ def purge(connection: sqlite3.Connection, *, now_ms: int, most: int) -> bool:
     """Delete at most ``most`` expired rows of each table; True if there may be more."""
     counts = [connection.execute(sql, (now_ms, most)).rowcount for sql in PURGE]
     return most in counts
-
-
-def checkpoint(connection: sqlite3.Connection) -> None:
-    """Copy the write-ahead log into the file, as far as possible without blocking others."""
-    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.brokers import compare, worlds
+from bench.brokers import __main__ as compare
+from bench.brokers import worlds
 from bench.brokers.rabbitmqs import VARIABLE, Rabbitmq, compared_rabbitmqs
 from bench.brokers.turns import Figure, Found, in_turns, rows
 from localfabric.world.rabbitmq_home import RabbitmqHome

@@ -41,33 +41,31 @@ def test_a_ratio_is_to_the_floor_of_the_same_round() -> None:
     assert ratios(found, "ws") == (2.25, 2.0, 2.5)
 
 
-async def test_without_the_floor_there_is_no_comparison(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def fails(programs: Path, plan: Plan) -> Run:
+async def test_without_the_floor_there_is_no_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(plan: Plan) -> Run:
         raise TimeoutError("the floor doesn't listen")
 
     monkeypatch.setattr(play, "play_floor", fails)
     with pytest.raises(TimeoutError, match="the floor doesn't listen"):
-        await play.rounds([], tmp_path, Plan(), 1, lambda line: None)
+        await play.rounds([], Plan(), 1, lambda line: None)
 
 
 async def test_who_does_not_compress_is_left_out_where_all_must(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     played: list[str] = []
 
-    async def plays(peer: Peer, programs: Path, plan: Plan) -> Run:
+    async def plays(peer: Peer, plan: Plan) -> Run:
         played.append(peer.name)
         return run(5.0)
 
-    async def floor(programs: Path, plan: Plan) -> Run:
+    async def floor(plan: Plan) -> Run:
         return run(5.0)
 
     monkeypatch.setattr(play, "play", plays)
     monkeypatch.setattr(play, "play_floor", floor)
     plan = Plan(under=Under.DEFLATE)
-    found, failed = await play.rounds(PEERS, tmp_path, plan, 1, lambda line: None)
+    found, failed = await play.rounds(PEERS, plan, 1, lambda line: None)
     assert played == ["newsfabric", "nchan", "ws", "socket.io", "tornado"]
     assert [*found] == [FLOOR, *played]
     assert failed["picows"] == "it doesn't compress"

@@ -19,11 +19,11 @@ from newsfabric.errors import SetupError
 @pytest.mark.parametrize(
     ("row", "reached", "asked"),
     [
-        (Row(figure="f", value=1.0, unit="ms", at_most=1), True, "≤ 1 ms"),
-        (Row(figure="f", value=1.1, unit="ms", at_most=1), False, "≤ 1 ms"),
-        (Row(figure="f", value=12_000, unit="/s", at_least=12_000), True, "≥ 12,000 /s"),
-        (Row(figure="f", value=11_999, unit="/s", at_least=12_000), False, "≥ 12,000 /s"),
-        (Row(figure="f", value=1.0, unit="ms"), None, ""),
+        (Row("f", 1.0, "ms", at_most=1), True, "≤ 1 ms"),
+        (Row("f", 1.1, "ms", at_most=1), False, "≤ 1 ms"),
+        (Row("f", 12_000, "/s", at_least=12_000), True, "≥ 12,000 /s"),
+        (Row("f", 11_999, "/s", at_least=12_000), False, "≥ 12,000 /s"),
+        (Row("f", 1.0, "ms"), None, ""),
     ],
 )
 def test_a_limit_is_kept_or_missed(row: Row, reached: bool | None, asked: str) -> None:
@@ -31,9 +31,9 @@ def test_a_limit_is_kept_or_missed(row: Row, reached: bool | None, asked: str) -
 
 
 def test_a_value_is_shown_beside_its_floor() -> None:
-    row = Row(figure="f", value=9.0, unit="µs", digits=2, floor=8.0)
+    row = Row("f", 9.0, "µs", digits=2, floor=8.0)
     assert (row.measured, row.ratio) == ("9.00 µs", "1.12")
-    assert Row(figure="f", value=9.0, unit="µs").ratio == ""
+    assert Row("f", 9.0, "µs").ratio == ""
 
 
 async def test_floor_and_gateway_take_turns_and_their_medians_are_compared() -> None:
@@ -75,7 +75,7 @@ def test_a_part_that_cannot_run_says_why(error: Exception, why: str) -> None:
 def test_the_table_shows_parts_that_ran_and_why_others_did_not(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    row = Row(figure="f", value=1.0, unit="s", at_most=2)
+    row = Row("f", 1.0, "s", at_most=2)
     sections = [("store", NotMeasured("no [Java]")), ("resume", [row])]
     print_table(sections)
     lines = [line.split("│")[1:-1] for line in capsys.readouterr().out.splitlines()]
@@ -94,7 +94,7 @@ def test_an_interrupted_run_leaves_what_it_has_measured(
     def interrupted() -> list[Row]:
         raise KeyboardInterrupt
 
-    row = Row(figure="f", value=1.0, unit="ms")
+    row = Row("f", 1.0, "ms")
     monkeypatch.setitem(command.PARTS, "store", lambda: [row])  # type: ignore[misc]
     monkeypatch.setitem(command.PARTS, "idle", interrupted)  # type: ignore[misc]
     arguments = ["store", "idle", "--json", str(tmp_path / "found.json")]

@@ -19,6 +19,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from worlds import ROOT
 
+from bench.programs import Program, started
 from loadtest.records import BODY_FIELD, Census, census
 
 pytestmark = [pytest.mark.cargo, pytest.mark.timeout(900)]
@@ -120,14 +121,12 @@ class Fabric:
             self.readers.remove(connection)
 
 
-class Crowd:
+class Crowd(Program):
     """The program, and the sums of its reports."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
+        super().__init__(process)
         self.process = process
-        self._stdin, self._stdout = process.stdin, process.stdout
         self._sums: collections.Counter[str] = collections.Counter()
         self.report: dict[str, Any] = {}
         #: The number of reports of each delay (µs) from publishing to reading.
@@ -137,21 +136,8 @@ class Crowd:
     @contextlib.asynccontextmanager
     async def running(cls, program: Path, fabric: Fabric) -> AsyncIterator[Crowd]:
         words = ["--frontdesks", f"http://127.0.0.1:{fabric.port}", "--topics", TOPIC]
-        process = await asyncio.create_subprocess_exec(
-            program, *words, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        try:
+        async with started([str(program), *words]) as process:
             yield cls(process)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-
-    async def ask(self, line: str) -> dict[str, Any]:
-        self._stdin.write(line.encode() + b"\n")
-        async with asyncio.timeout(PATIENCE):
-            found: dict[str, Any] = json.loads(await self._stdout.readline())
-        return found
 
     async def has(self, **counts: int) -> None:
         """Wait until the reports so far add up to ``counts``; fields in NOW are current values."""

@@ -295,7 +295,7 @@ def test_locust_itself_refuses_it_too() -> None:
     done = subprocess.run(
         [
             LOCUST,
-            "--locustfile=loadtest/locustfile.py",
+            "--locustfile=loadtest/locusts/locustfile.py",
             "--headless",
             "--mix=AnonymousReader=1",
             "--frontdesks=http://news.example.org",

@@ -1,4 +1,4 @@
-//! Shared by the floor and the crowds: arguments, sockets, an epoll set, clocks; and `newsfabric-crowd`'s counts.
+//! Shared by the floor and the crowd: arguments, sockets, an epoll set, clocks; and `newsfabric-crowd`'s counts.
 //!
 //! A tool for one machine and one operator: on any error it ends with a message.
 
@@ -10,6 +10,7 @@ pub mod frames;
 use std::collections::HashMap;
 use std::io;
 use std::mem;
+use std::net::SocketAddrV4;
 use std::os::fd::RawFd;
 
 /// Ends the program with `what` and the last error of the system.
@@ -103,7 +104,7 @@ pub fn raise_descriptor_limit() -> usize {
 const PER_ADDRESS: usize = 8_192;
 
 /// The source address of connection `number` of a crowd; the first connection has `source`.
-pub fn source_of(source: [u8; 4], number: usize) -> [u8; 4] {
+fn source_of(source: [u8; 4], number: usize) -> [u8; 4] {
     let [a, b, c, first] = source;
     [a, b, c, first + (number / PER_ADDRESS) as u8]
 }
@@ -141,7 +142,7 @@ pub fn set_option(fd: RawFd, level: i32, name: i32, value: i32) {
 }
 
 /// Makes a close of `fd` a reset, after which no state of the connection remains in the kernel.
-pub fn reset_on_close(fd: RawFd) {
+fn reset_on_close(fd: RawFd) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     let size = mem::size_of::<libc::linger>() as u32;
     // SAFETY: the value has the option's type and outlives the call.
@@ -160,11 +161,42 @@ pub fn bind(fd: RawFd, at: &libc::sockaddr_in) {
 }
 
 /// Begins to connect `fd` to `to`; false if that fails at once.
-pub fn connect(fd: RawFd, to: &libc::sockaddr_in) -> bool {
+fn connect(fd: RawFd, to: &libc::sockaddr_in) -> bool {
     let size = mem::size_of::<libc::sockaddr_in>() as u32;
     // SAFETY: the address is valid for its size.
     let done = unsafe { libc::connect(fd, (to as *const libc::sockaddr_in).cast(), size) };
     done == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EINPROGRESS)
+}
+
+/// A socket that begins to connect to `to`; false if that fails at once. `source` is the first address of a crowd on
+/// loopback, of which the socket is number `number`; a `receive_buffer` of 0 is the system's.
+pub fn open_socket(
+    source: Option<[u8; 4]>,
+    number: usize,
+    to: SocketAddrV4,
+    receive_buffer: i32,
+) -> (RawFd, bool) {
+    let socket = tcp_socket();
+    if receive_buffer > 0 {
+        set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, receive_buffer);
+    }
+    if let Some(source) = source {
+        // The kernel then looks for a port that is free towards this server, rather than for an unused one.
+        set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
+        bind(socket, &address(source_of(source, number), 0));
+    }
+    // A normal close would make thousands of ports unusable for a minute afterwards (TIME_WAIT).
+    reset_on_close(socket);
+    (socket, connect(socket, &address(to.ip().octets(), to.port())))
+}
+
+/// The request for a WebSocket; `more`: further whole lines of its head.
+pub fn upgrade(path: &str, host: &str, more: &str) -> String {
+    // No secret: the key only shows that the server speaks WebSocket.
+    format!(
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n{more}\r\n"
+    )
 }
 
 /// Sends as much of `bytes` as the socket takes now; None if it takes nothing.

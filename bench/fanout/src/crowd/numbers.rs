@@ -50,6 +50,16 @@ impl Numbers {
         self.0.windows(2).map(|pair| u64::from(pair[1].0 - pair[0].1 - 1)).sum()
     }
 
+    /// The count of numbers in the set.
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(|&(first, last)| u64::from(last - first) + 1).sum()
+    }
+
+    /// The highest number.
+    pub fn newest(&self) -> Option<u32> {
+        self.0.last().map(|&(_, last)| last)
+    }
+
     /// First and last of each range.
     pub fn ranges(&self) -> &[(u32, u32)] {
         &self.0
@@ -99,7 +109,9 @@ mod tests {
                 prop_assert_eq!(set.add(number), known);
             }
             let numbers = set.ranges().iter().flat_map(|&(first, last)| first..=last);
-            prop_assert!(numbers.eq(model));
+            prop_assert!(numbers.eq(model.iter().copied()));
+            prop_assert_eq!(set.count(), model.len() as u64);
+            prop_assert_eq!(set.newest(), model.last().copied());
             prop_assert!(set.ranges().windows(2).all(|pair| pair[0].1 + 1 < pair[1].0));
         }
     }

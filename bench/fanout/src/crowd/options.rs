@@ -18,6 +18,8 @@ whatever ends the connection. It counts what it got: each message once, or not.
   --i-own-this-target     addresses that aren't loopback may be put under load
   --help
 
+With --port it has readers of the bench instead, which do as little as possible; bare.rs describes their options.
+
 It reads commands, a line each, and answers each with a line of JSON, until it is told to end or its input ends:
 
   readers COUNT PER_SECOND   so many are to be there; they come or go at that rate, the oldest first

@@ -26,6 +26,16 @@ impl Times {
         self.0.value_at_quantile(part)
     }
 
+    /// The count of durations.
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// Forgets all durations.
+    pub fn reset(&mut self) {
+        self.0.reset();
+    }
+
     /// All durations as JSON, then resets. `counts` has each duration (µs) with its frequency.
     pub fn take(&mut self) -> String {
         let mut text = format!(

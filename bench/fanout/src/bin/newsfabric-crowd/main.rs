@@ -1,19 +1,41 @@
-//! `newsfabric-crowd`: up to 20,000 readers that connect, count, reconnect and leave, in one thread. See `--help`.
+//! `newsfabric-crowd`: up to 20,000 readers in one thread, which obeys commands, a line each. See `--help`.
+//!
+//! Readers are `pages`, which behave as a page of the fabric does, or with `--port` `bare`: those of the bench, which
+//! do as little as possible, in any dialect that a peer of the gateway speaks.
 
-mod crowd;
+mod bare;
+mod pages;
 
-use crowd::Crowd;
-use newsfabric_fanout::crowd::commands::{Command, Lines, command};
-use newsfabric_fanout::crowd::options::{HELP, Invocation, Options, parsed};
-use newsfabric_fanout::raise_descriptor_limit;
+use newsfabric_fanout::crowd::commands::Lines;
+use newsfabric_fanout::crowd::options::{HELP, Invocation, parsed};
+use newsfabric_fanout::{Arguments, Epoll, raise_descriptor_limit};
 use std::io::{Read, Write};
 
 const STDIN: u64 = u64::MAX;
 
+/// All readers of the process.
+trait Crowd {
+    /// The sockets of all readers, by their numbers.
+    fn epoll(&self) -> &Epoll;
+
+    /// Does all that is due; returns the milliseconds until more is due, at most 100.
+    fn on_time(&mut self) -> i32;
+
+    /// Handles an event of a reader's socket.
+    fn on_event(&mut self, number: usize, events: u32, buffer: &mut [u8]);
+
+    /// The reply to a command, as JSON; None at the command to end.
+    fn obey(&mut self, line: &str) -> Option<String>;
+}
+
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    let descriptors = raise_descriptor_limit();
+    if words.iter().any(|word| word == "--port") {
+        return run(&mut bare::Bare::new(&Arguments::read()));
+    }
     match parsed(&words) {
-        Ok(Invocation::Run(options)) => run(options),
+        Ok(Invocation::Run(options)) => run(&mut pages::Pages::new(options, descriptors)),
         Ok(Invocation::Help) => print!("{HELP}"),
         Err(wrong) => {
             eprintln!("error: {wrong}");
@@ -22,19 +44,18 @@ fn main() {
     }
 }
 
-fn run(options: Options) {
-    let mut crowd = Crowd::new(options, raise_descriptor_limit());
-    crowd.epoll.add(0, libc::EPOLLIN, STDIN);
+fn run(crowd: &mut impl Crowd) {
+    crowd.epoll().add(0, libc::EPOLLIN, STDIN);
     let mut lines = Lines::default();
     let mut ready = Vec::new();
     let mut buffer = vec![0u8; 256 * 1024];
     loop {
         let pause = crowd.on_time();
-        crowd.epoll.wait(&mut ready, pause);
+        crowd.epoll().wait(&mut ready, pause);
         for &(number, events) in &ready {
             if number != STDIN {
                 crowd.on_event(number as usize, events, &mut buffer);
-            } else if !obey(&mut crowd, &mut lines) {
+            } else if !obey(crowd, &mut lines) {
                 return;
             }
         }
@@ -42,25 +63,16 @@ fn run(options: Options) {
 }
 
 /// Obeys the lines of standard input; false at its end.
-fn obey(crowd: &mut Crowd, lines: &mut Lines) -> bool {
+fn obey(crowd: &mut impl Crowd, lines: &mut Lines) -> bool {
     // Larger than the buffer of `stdin`, whose content epoll couldn't see.
     let mut piece = [0u8; 1 << 16];
     let size = std::io::stdin().read(&mut piece).unwrap_or(0);
     for line in lines.take(&piece[..size]) {
-        match command(&line, crowd.most()) {
-            Ok(Command::Readers(count, rate)) => {
-                crowd.want(count, rate);
-                say("{}");
-            }
-            Ok(Command::Storm) => say(&format!("{{\"cut\":{}}}", crowd.storm())),
-            Ok(Command::Report) => say(&crowd.report()),
-            Ok(Command::Records) => say(&crowd.records()),
-            Ok(Command::End) => {
-                say("{}");
-                return false;
-            }
-            Err(wrong) => say(&format!("{{\"error\":\"{wrong}\"}}")),
-        }
+        let Some(reply) = crowd.obey(&line) else {
+            say("{}");
+            return false;
+        };
+        say(&reply);
     }
     size > 0
 }

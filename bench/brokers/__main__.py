@@ -1,4 +1,8 @@
-"""All comparisons, one after another."""
+"""``python -m bench.brokers``: all comparisons, one after another (half an hour for three).
+
+The installed RabbitMQ is the floor of all that `scripts/setup rabbitmq4 SUITE` has unpacked, and of
+those in NEWSFABRIC_BENCH_RABBITMQ=DIR,DIR.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from bench.brokers import node, shovel, worlds
 from bench.brokers.rabbitmqs import VARIABLE, Rabbitmq, compared_rabbitmqs
 from bench.brokers.turns import Found, in_turns, rows
 from bench.programs import ROOT
-from bench.rows import Row
+from bench.rows import Row, measured, print_table
 from newsfabric.errors import SetupError
 
 ROUNDS: Final = 3
@@ -36,3 +40,7 @@ def measure() -> list[Row]:
         print(f"  {name} …", file=sys.stderr)
         found += rows(in_turns(rabbitmqs, compared, ROUNDS))
     return found
+
+
+if __name__ == "__main__":
+    print_table([("brokers", measured(measure))])

@@ -1,4 +1,4 @@
-"""The file for locust: ``locust -f loadtest/locustfile.py``. See docs/loadtest.md."""
+"""The file for locust: ``locust -f loadtest/locusts/locustfile.py``. See docs/loadtest.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 # Locust's environment contains locust; the load test is in this checkout.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from loadtest.locusts.dense import DenseReaders
 from loadtest.locusts.hooks import Shape

@@ -1,6 +1,8 @@
-//! All readers of the process: their sockets and timers. Their knowledge and counts are in `newsfabric_fanout::crowd`.
+//! Readers that behave as pages: their sockets and timers. Their knowledge and counts are in `newsfabric_fanout::crowd`.
 
+use crate::Crowd;
 use newsfabric_fanout::crowd::backoff::{Advice, Backoff, advice};
+use newsfabric_fanout::crowd::commands::{Command, command};
 use newsfabric_fanout::crowd::news::{Moment, News};
 use newsfabric_fanout::crowd::options::Options;
 use newsfabric_fanout::crowd::pace::{Due, Pace};
@@ -9,8 +11,7 @@ use newsfabric_fanout::crowd::record::{Entries, Got, ReaderRecord};
 use newsfabric_fanout::endpoints::{Dice, Gateway, Target, answer, draw, parse};
 use newsfabric_fanout::frames::{frame_at, masked};
 use newsfabric_fanout::{
-    Epoll, address, bind, connect, monotonic_ns, random_number, realtime_ns, receive,
-    reset_on_close, send, set_option, source_of, tcp_socket,
+    Epoll, monotonic_ns, open_socket, random_number, realtime_ns, receive, send, upgrade,
 };
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -74,10 +75,9 @@ struct Reader {
 }
 
 /// All readers of the process.
-pub struct Crowd {
+pub struct Pages {
     options: Options,
-    /// The sockets of all readers, by their numbers.
-    pub epoll: Epoll,
+    epoll: Epoll,
     most: usize,
     readers: Vec<Reader>,
     /// All readers that haven't left, the oldest first; `free` has the places of those that left.
@@ -95,78 +95,26 @@ pub struct Crowd {
     has_told_error: bool,
 }
 
-impl Crowd {
-    /// An empty crowd of a process that may have `descriptors` descriptors.
-    pub fn new(options: Options, descriptors: usize) -> Self {
-        Self {
-            epoll: Epoll::new(),
-            most: MOST_READERS.min(descriptors.saturating_sub(OTHER_DESCRIPTORS)),
-            readers: Vec::new(),
-            order: VecDeque::new(),
-            free: Vec::new(),
-            timers: BinaryHeap::new(),
-            pace: Pace::default(),
-            dice: Dice::new(options.seed.unwrap_or_else(random_number)),
-            pushes: Pushes::new(options.topics.clone()),
-            present: 0,
-            arrived: 0,
-            left: 0,
-            entries: Entries::default(),
-            news: News::default(),
-            has_told_error: false,
-            options,
-        }
+impl Crowd for Pages {
+    fn epoll(&self) -> &Epoll {
+        &self.epoll
     }
 
-    // --- its commands ----------------------------------------------------------------------------
-
-    /// The largest number of readers that can be wanted.
-    pub fn most(&self) -> usize {
-        self.most
-    }
-
-    /// Sets the number of wanted readers, and the rate at which readers arrive or leave.
-    pub fn want(&mut self, count: usize, per_second: f64) {
-        self.pace.set(count, per_second, monotonic_ns());
-    }
-
-    /// Cuts every connection; returns their number.
-    pub fn storm(&mut self) -> usize {
-        let there: Vec<usize> =
-            self.order.iter().copied().filter(|&n| self.readers[n].socket >= 0).collect();
-        for &number in &there {
-            self.come_back(number, 0);
-        }
-        there.len()
-    }
-
-    /// The events since the last report, as JSON.
-    pub fn report(&mut self) -> String {
-        let holes = self.order.iter().map(|&n| self.readers[n].record.holes()).sum();
-        self.news.take(&Moment {
-            present: self.present,
-            wanted: self.pace.wanted(),
-            arrived: self.arrived,
-            left: self.left,
-            holes,
+    fn obey(&mut self, line: &str) -> Option<String> {
+        Some(match command(line, self.most) {
+            Ok(Command::Readers(count, rate)) => {
+                self.want(count, rate);
+                "{}".into()
+            }
+            Ok(Command::Storm) => format!("{{\"cut\":{}}}", self.storm()),
+            Ok(Command::Report) => self.report(),
+            Ok(Command::Records) => self.records(),
+            Ok(Command::End) => return None,
+            Err(wrong) => format!("{{\"error\":\"{wrong}\"}}"),
         })
     }
 
-    /// The messages that each reader received, as JSON.
-    pub fn records(&self) -> String {
-        let now = realtime_ns();
-        let mut entries = self.entries.clone();
-        for &number in &self.order {
-            let reader = &self.readers[number];
-            entries.add(&reader.record, reader.topic, now, false);
-        }
-        entries.json(self.pushes.topics(), self.pushes.publishers())
-    }
-
-    // --- readers that arrive, wait and leave ------------------------------------------------------
-
-    /// Handles all due arrivals, departures and timers; returns the milliseconds until the next, at most 100.
-    pub fn on_time(&mut self) -> i32 {
+    fn on_time(&mut self) -> i32 {
         let now = monotonic_ns();
         while let Some(due) = self.pace.due(self.order.len(), now) {
             match due {
@@ -199,6 +147,90 @@ impl Crowd {
         let next = next.min(self.pace.next_ns(self.order.len()));
         (next.saturating_sub(now) / MS + 1).min(100) as i32
     }
+
+    fn on_event(&mut self, number: usize, events: u32, buffer: &mut [u8]) {
+        let reader = &self.readers[number];
+        let writable = events & libc::EPOLLOUT as u32 != 0;
+        let lost = events & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0;
+        match reader.step {
+            Step::Nobody | Step::Waiting | Step::Stopped => return,
+            Step::Asking | Step::Connecting if lost => return self.fail(number),
+            Step::Asking | Step::Connecting if writable => return self.connected(number),
+            _ => {}
+        }
+        match receive(reader.socket, buffer) {
+            None => {}
+            Some(0) => self.ended(number),
+            // Remaining bytes are read in the next turn: epoll is level-triggered.
+            Some(size) => self.take(number, &buffer[..size]),
+        }
+    }
+}
+
+impl Pages {
+    /// An empty crowd of a process that may have `descriptors` descriptors.
+    pub fn new(options: Options, descriptors: usize) -> Self {
+        Self {
+            epoll: Epoll::new(),
+            most: MOST_READERS.min(descriptors.saturating_sub(OTHER_DESCRIPTORS)),
+            readers: Vec::new(),
+            order: VecDeque::new(),
+            free: Vec::new(),
+            timers: BinaryHeap::new(),
+            pace: Pace::default(),
+            dice: Dice::new(options.seed.unwrap_or_else(random_number)),
+            pushes: Pushes::new(options.topics.clone()),
+            present: 0,
+            arrived: 0,
+            left: 0,
+            entries: Entries::default(),
+            news: News::default(),
+            has_told_error: false,
+            options,
+        }
+    }
+
+    // --- its commands ----------------------------------------------------------------------------
+
+    /// Sets the number of wanted readers, and the rate at which readers arrive or leave.
+    fn want(&mut self, count: usize, per_second: f64) {
+        self.pace.set(count, per_second, monotonic_ns());
+    }
+
+    /// Cuts every connection; returns their number.
+    fn storm(&mut self) -> usize {
+        let there: Vec<usize> =
+            self.order.iter().copied().filter(|&n| self.readers[n].socket >= 0).collect();
+        for &number in &there {
+            self.come_back(number, 0);
+        }
+        there.len()
+    }
+
+    /// The events since the last report, as JSON.
+    fn report(&mut self) -> String {
+        let holes = self.order.iter().map(|&n| self.readers[n].record.holes()).sum();
+        self.news.take(&Moment {
+            present: self.present,
+            wanted: self.pace.wanted(),
+            arrived: self.arrived,
+            left: self.left,
+            holes,
+        })
+    }
+
+    /// The messages that each reader received, as JSON.
+    fn records(&self) -> String {
+        let now = realtime_ns();
+        let mut entries = self.entries.clone();
+        for &number in &self.order {
+            let reader = &self.readers[number];
+            entries.add(&reader.record, reader.topic, now, false);
+        }
+        entries.json(self.pushes.topics(), self.pushes.publishers())
+    }
+
+    // --- readers that arrive, wait and leave ------------------------------------------------------
 
     fn begin(&mut self, now: u64) {
         let topic = (self.arrived % self.options.topics.len() as u64) as u16;
@@ -278,17 +310,12 @@ impl Crowd {
     }
 
     fn open(&mut self, number: usize, at: SocketAddrV4, step: Step) {
-        let socket = tcp_socket();
-        if at.ip().is_loopback() {
-            // The kernel then looks for a port that is free towards this server, rather than for an unused one.
-            set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
-            bind(socket, &address(source_of(self.options.source.octets(), number), 0));
-        }
-        // A normal close would make thousands of ports unusable for a minute afterwards (TIME_WAIT).
-        reset_on_close(socket);
+        // An address that isn't loopback is reached from the machine's own.
+        let source = at.ip().is_loopback().then(|| self.options.source.octets());
+        let (socket, begun) = open_socket(source, number, at, 0);
         self.readers[number].socket = socket;
         self.readers[number].step = step;
-        if connect(socket, &address(at.ip().octets(), at.port())) {
+        if begun {
             self.epoll.add(socket, libc::EPOLLOUT, number as u64);
             self.timer(number, monotonic_ns() + PATIENCE_NS);
         } else {
@@ -342,35 +369,12 @@ impl Crowd {
 
     // --- data from a socket ---------------------------------------------------------------------
 
-    /// Handles an event of the reader's socket.
-    pub fn on_event(&mut self, number: usize, events: u32, buffer: &mut [u8]) {
-        let reader = &self.readers[number];
-        let writable = events & libc::EPOLLOUT as u32 != 0;
-        let lost = events & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0;
-        match reader.step {
-            Step::Nobody | Step::Waiting | Step::Stopped => return,
-            Step::Asking | Step::Connecting if lost => return self.fail(number),
-            Step::Asking | Step::Connecting if writable => return self.connected(number),
-            _ => {}
-        }
-        match receive(reader.socket, buffer) {
-            None => {}
-            Some(0) => self.ended(number),
-            // Remaining bytes are read in the next turn: epoll is level-triggered.
-            Some(size) => self.take(number, &buffer[..size]),
-        }
-    }
-
     fn connected(&mut self, number: usize) {
         let reader = &mut self.readers[number];
         let request = match reader.target.take() {
             Some(Target { at, path }) => {
                 reader.step = Step::Upgrading;
-                // No secret: the key only shows that the server speaks WebSocket.
-                format!(
-                    "GET {path} HTTP/1.1\r\nHost: {at}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
-                )
+                upgrade(&path, &at.to_string(), "")
             }
             None => {
                 reader.step = Step::Answered;
