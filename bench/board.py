@@ -20,16 +20,16 @@ from gateway.process import measures
 from newsfabric.amqp.message import Message
 from newsfabric.messages.control import LoadReport, decode_load, encode_load
 from newsfabric.messages.reports import Report, ShovelSeen, decode_report, encode_report
-from newsfabric.process.figures import Figures
+from newsfabric.process.figures import ProcessFigures
 from newsfabric.topology.roles import user_name
-from wholesale.frontdesk.board.picture import Picture, Place
+from wholesale.frontdesk.board.picture import FrontdeskPlace, Picture
 from wholesale.frontdesk.presence.presence import login_of
 
 BOXES: Final = 1000
 SECONDS: Final = 10
 LOOKS: Final = 4
 REGION: Final = "oregon"
-PLACE: Final = Place(
+PLACE: Final = FrontdeskPlace(
     frontdesk="oregon-frontdesk-1",
     region=REGION,
     version="bench",
@@ -52,7 +52,7 @@ def measure() -> list[Row]:
     looking = _cpu(lambda second: _look(picture), SECONDS)
     document = orjson.dumps(picture.document(SECONDS, 0))
     making = _cpu(lambda second: orjson.dumps(picture.document(SECONDS, 0)), SECONDS)
-    gateways = Figures(measures.FIGURES)
+    gateways = ProcessFigures(measures.FIGURES)
     speaking = _cpu(lambda second: _speak(gateways, second), 200)
     return [
         Row(figure="a box's words, each second", value=said, unit="bytes", digits=0),
@@ -94,7 +94,7 @@ def _share(
 
 def _busy_figures() -> dict[str, float]:
     """Return the figures of a gateway with a value for every figure that a gateway can report."""
-    figures = Figures(measures.FIGURES)
+    figures = ProcessFigures(measures.FIGURES)
     figures.read(0.0)
     for transport in ("websocket", "sockjs", "sse"):
         measures.READERS.labels(transport).set(33_333)
@@ -108,7 +108,7 @@ def _busy_figures() -> dict[str, float]:
     return figures.read(1.0)
 
 
-def _speak(figures: Figures, second: float) -> None:
+def _speak(figures: ProcessFigures, second: float) -> None:
     encode_report(_report(int(second), figures.read(second)))
 
 

@@ -44,7 +44,7 @@ from newsfabric.messages.control import (
 )
 from newsfabric.messages.hops import hops, last_hop
 from newsfabric.messages.reports import MAX_REASONS, ShovelSeen
-from newsfabric.process.figures import Figures, Wanted
+from newsfabric.process.figures import ProcessFigures, Wanted
 from newsfabric.process.reporting import IN_FLIGHT, Reporting, Speaker
 from newsfabric.process.service import Readiness
 from newsfabric.settings import Credentials
@@ -141,7 +141,7 @@ class Agent:
         self._reporting = Reporting(
             # Without a login: the shovel to the core sets the user.
             Speaker(kind="box", name=settings.box, region=settings.region),
-            figures=Figures(FIGURES),
+            figures=ProcessFigures(FIGURES),
             readiness=self.readiness,
             draining=lambda: self._drain.draining,
             more=self._seen,

@@ -20,7 +20,7 @@ from newsfabric.brokers.management import Management
 from newsfabric.http.fetching import fetch
 from newsfabric.settings import Credentials
 from newsfabric.topology import (
-    Part,
+    BrokerObjects,
     ShovelLink,
     box_feed,
     declare_part,
@@ -132,7 +132,7 @@ class CoreEnd:
         await self.close()
 
     async def _declare(self, declare: Declare) -> None:
-        await declare_part(declare, Part(queues=(self.feed.queue,)))
+        await declare_part(declare, BrokerObjects(queues=(self.feed.queue,)))
 
     async def _delete(self, declare: Declare) -> None:
         await declare.delete_queue(self.feed.queue.name)

@@ -26,10 +26,10 @@ from newsfabric.settings import (
     shovel_credentials_from,
 )
 from newsfabric.topics import TopicTable, load_topics
-from newsfabric.topology import Broker, Link, region_links
+from newsfabric.topology import Broker, KeptShovel, region_links
 from newsfabric.topology.roles import user_name
 from shovels import show
-from shovels.apply import Brokers, Done, Look, Status, carry_out, look, states
+from shovels.apply import Look, ManagementClients, Status, TriedAction, carry_out, look, states
 
 # A move takes two rounds (shovels.places); a third isn't expected.
 MAX_ROUNDS: Final = 3
@@ -205,9 +205,9 @@ class _Job:
     def regions(self) -> Sequence[str]:
         return list(self.fabrics)
 
-    def brokers(self, region: str) -> Brokers:
+    def brokers(self, region: str) -> ManagementClients:
         shovels = self._logins.get(region) or shovel_credentials_from(os.environ)
-        return Brokers(
+        return ManagementClients(
             self.fabrics[region], credentials_from(os.environ), shovels=shovels, timeout=TIMEOUT
         )
 
@@ -257,9 +257,9 @@ async def _look_all(job: _Job) -> list[Look]:
     return looks
 
 
-async def _apply_all(job: _Job, console: Console) -> tuple[list[Look], list[Done]]:
+async def _apply_all(job: _Job, console: Console) -> tuple[list[Look], list[TriedAction]]:
     looks: list[Look] = []
-    done: list[Done] = []
+    done: list[TriedAction] = []
     for region in job.regions:
         async with job.brokers(region) as brokers:
             for _ in range(MAX_ROUNDS):
@@ -281,7 +281,7 @@ async def _states(job: _Job) -> dict[Broker, Status | str]:
     return found
 
 
-def _elsewhere(job: _Job, looks: Sequence[Look]) -> list[Link]:
+def _elsewhere(job: _Job, looks: Sequence[Look]) -> list[KeptShovel]:
     """Return the links that aren't only at their preferred place."""
     return [
         link

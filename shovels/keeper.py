@@ -27,18 +27,18 @@ from newsfabric.backoff import Backoff
 from newsfabric.errors import ManagementError
 from newsfabric.line_limits import RepeatedFailures
 from newsfabric.messages.reports import MAX_SHOVELS, ShovelSeen
-from newsfabric.process.figures import Figures, Wanted
+from newsfabric.process.figures import ProcessFigures, Wanted
 from newsfabric.process.reporting import Reporting, Speaker
 from newsfabric.process.service import Readiness
 from newsfabric.tls import CERTIFICATES_END
 from newsfabric.topics import TopicTable
-from newsfabric.topology import Broker, Link, Place, brokers_of, mask, region_links
+from newsfabric.topology import Broker, KeptShovel, ShovelPlace, brokers_of, mask, region_links
 from shovels.anew import MadeAnew
-from shovels.apply import Brokers, Done, Look, carry_out, look, restart
+from shovels.apply import Look, ManagementClients, TriedAction, carry_out, look, restart
 from shovels.boxes import Boxes
 from shovels.canaries import ARRIVED, SENT, Canaries
 from shovels.nodes import Nodes
-from shovels.watch import Watch
+from shovels.watch import CanaryWatch
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ FIGURES: Final = (
 )
 
 
-class Pace:
+class RoundTimer:
     """The times of the rounds: each :data:`INTERVAL` once settled, else with back-off up to it."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -108,7 +108,7 @@ class Keeper:
 
     def __init__(
         self,
-        brokers: Brokers,
+        brokers: ManagementClients,
         region: str,
         topics: TopicTable,
         rng: random.Random | None = None,
@@ -120,9 +120,9 @@ class Keeper:
         self._region = region
         self._topics = topics
         rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
-        self._pace = Pace(rng)
+        self._pace = RoundTimer(rng)
         self._links = region_links(brokers.fabric, region, topics)
-        self.watch = Watch(self._links, rng)
+        self.watch = CanaryWatch(self._links, rng)
         self._failures = RepeatedFailures()
         self._made_anew = MadeAnew()
         self._as_planned = False
@@ -140,7 +140,7 @@ class Keeper:
                 region=region,
                 login=brokers.credentials.username,
             ),
-            figures=Figures(FIGURES),
+            figures=ProcessFigures(FIGURES),
             readiness=self.readiness,
             draining=lambda: self._draining,
             more=self._seen,
@@ -253,13 +253,13 @@ class Keeper:
         await self._distrust(found.unreachable.keys() - found.unread)
 
     async def _distrust(self, away: Collection[Broker]) -> None:
-        due: dict[Broker, list[Link]] = {}
+        due: dict[Broker, list[KeptShovel]] = {}
         now = asyncio.get_running_loop().time()
         for link in self.watch.due(self._said, away, now, full=self._nodes.full):
             due.setdefault(self.watch.place(link).host, []).append(link)
         await asyncio.gather(*(self._make_anew(host, links) for host, links in due.items()))
 
-    async def _make_anew(self, host: Broker, links: Iterable[Link]) -> None:
+    async def _make_anew(self, host: Broker, links: Iterable[KeptShovel]) -> None:
         """Recreate ``links`` on ``host``, one by one; stop if the broker doesn't reply."""
         for link in links:
             said = self._said[host].get(link.name, "missing")
@@ -301,7 +301,7 @@ class Keeper:
     def _tell(
         self,
         found: Look,
-        done: Sequence[Done],
+        done: Sequence[TriedAction],
         waiting: Iterable[tuple[Broker, str]],
     ) -> None:
         now = asyncio.get_running_loop().time()
@@ -334,8 +334,8 @@ class Keeper:
 
 
 def seen_shovels(
-    links: Sequence[Link],
-    places: Sequence[Place],
+    links: Sequence[KeptShovel],
+    places: Sequence[ShovelPlace],
     ages: Sequence[Mapping[str, Any]],
     said: Mapping[Broker, Mapping[str, str]],
 ) -> tuple[ShovelSeen, ...]:

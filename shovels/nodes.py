@@ -41,7 +41,7 @@ QUEUES: Final = metrics.gauge(
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
+class NodeReply:
     """The result of one request: an ``alarm`` ("" for none), or None for no reply.
 
     ``refused``: no process listens there.
@@ -57,7 +57,7 @@ class Misses:
     def __init__(self) -> None:
         self._counts: dict[Broker, int] = {}
 
-    def runs(self, broker: Broker, answer: Answer) -> bool:
+    def runs(self, broker: Broker, answer: NodeReply) -> bool:
         """Return whether ``broker`` counts as running after this ``answer``."""
         if answer.alarm is not None:
             self._counts[broker] = 0
@@ -154,11 +154,11 @@ class Nodes:
         show_alarms(self.seen)
 
 
-async def _ask(api: Management) -> Answer:
+async def _ask(api: Management) -> NodeReply:
     try:
-        return Answer(await api.alarm())
+        return NodeReply(await api.alarm())
     except ManagementError as exc:
-        return Answer(None, refused=isinstance(exc.__cause__, ConnectionRefusedError))
+        return NodeReply(None, refused=isinstance(exc.__cause__, ConnectionRefusedError))
 
 
 async def _queues(api: Management) -> int | None:

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from newsfabric.backoff import Backoff
 from newsfabric.brokers.watch import RESTART_BASE, RESTART_CAP, SILENT_AFTER, Watched
-from newsfabric.topology import Broker, Link, Place
+from newsfabric.topology import Broker, KeptShovel, ShovelPlace
 
 # Seconds in which a shovel may be missing or "starting": its other broker may be away briefly.
 MISSING_AFTER: Final = 30.0
@@ -70,10 +70,10 @@ class Missing:
         return self._tries > TRIES
 
 
-class Followed:
+class FollowedLink:
     """A link, its place, and the state of its shovel."""
 
-    def __init__(self, link: Link, rng: random.Random) -> None:
+    def __init__(self, link: KeptShovel, rng: random.Random) -> None:
         self.link = link
         self.watched = Watched()
         #: The place where the link should be, and since when.
@@ -98,7 +98,7 @@ class Followed:
         self._left_until = 0.0
         self._rng = rng
 
-    def placed(self, place: Place, now: float) -> None:
+    def placed(self, place: ShovelPlace, now: float) -> None:
         """Set the link's place from now on. At a new place the shovel gets its full time."""
         if place != self.place:
             self.place, self._chosen_at, self._there = place, now, None
@@ -106,7 +106,9 @@ class Followed:
             self._missing = Missing()
             self._silent, self._ran = 0, False
 
-    def seen(self, present: Sequence[Place], unsteady: Collection[Broker], now: float) -> None:
+    def seen(
+        self, present: Sequence[ShovelPlace], unsteady: Collection[Broker], now: float
+    ) -> None:
         """Note the link's present places, and brokers that were away or are only just back."""
         self._unsteady |= dict.fromkeys(unsteady, now)
         if self.place in present:
@@ -206,11 +208,11 @@ class Followed:
         return all({place.source, place.host} & unfit for place in self.link.places())
 
 
-class Watch:
+class CanaryWatch:
     """The canaries of one region's links. Times are seconds of the keeper's monotonic clock."""
 
-    def __init__(self, links: Iterable[Link], rng: random.Random) -> None:
-        self._links = {link.id: Followed(link, rng) for link in links}
+    def __init__(self, links: Iterable[KeptShovel], rng: random.Random) -> None:
+        self._links = {link.id: FollowedLink(link, rng) for link in links}
 
     @property
     def sources(self) -> frozenset[tuple[Broker, str]]:
@@ -230,8 +232,8 @@ class Watch:
 
     def looked(
         self,
-        places: Mapping[str, Place],
-        present: Mapping[str, Sequence[Place]],
+        places: Mapping[str, ShovelPlace],
+        present: Mapping[str, Sequence[ShovelPlace]],
         now: float,
         *,
         unsteady: Collection[Broker] = (),
@@ -262,7 +264,7 @@ class Watch:
         now: float,
         *,
         full: Collection[Broker] = (),
-    ) -> list[Link]:
+    ) -> list[KeptShovel]:
         """Return the links whose shovels must be recreated now.
 
         ``states``: broker that replies → its shovels' reported states. A shovel can't run while its
@@ -307,7 +309,7 @@ class Watch:
         """Return the ids of links that other keepers have just removed from their places."""
         return frozenset(name for name, each in self._links.items() if each.left(now))
 
-    def place(self, link: Link) -> Place:
+    def place(self, link: KeptShovel) -> ShovelPlace:
         """Return the planned place of ``link``."""
         return self._links[link.id].place
 

@@ -12,7 +12,7 @@ from gateway.wire.publication import Publication
 from newsfabric import metrics
 from newsfabric.closing import NO_PONG, SLOW_READER
 from newsfabric.messages.envelope import taken_ms
-from newsfabric.metrics.tallied import Tally
+from newsfabric.metrics.tallied import HistogramSums
 from newsfabric.process.figures import Wanted
 from newsfabric.tls import CERTIFICATES_END
 
@@ -128,7 +128,7 @@ FIGURES = (
 )
 
 
-def delay_of(publication: Publication) -> Tally | None:
+def delay_of(publication: Publication) -> HistogramSums | None:
     """Return the tally for the deliveries of ``publication``; None if they aren't measured."""
     if publication.way is None:
         return None

@@ -17,7 +17,7 @@ _DUE: Final = 30.0
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
-class Answer:
+class ResumeAnswer:
     """The answer ``at`` that time of the gateway at ``url`` to a reader that had resumed at
     ``asked``. ``until`` is the end of that connection.
     """
@@ -30,7 +30,7 @@ class Answer:
 
 
 def told_wrongly(
-    answers: Sequence[Answer],
+    answers: Sequence[ResumeAnswer],
     *,
     receipted: float,
     given: Mapping[str, float],

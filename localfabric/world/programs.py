@@ -14,8 +14,8 @@ from localfabric.world.broker import HOST
 from localfabric.world.layout import (
     READERS_AUDIENCE,
     READERS_ISSUER,
-    Box,
     RegionLayout,
+    WorldBox,
     WorldLayout,
 )
 from newsfabric.settings import AMQP_LOGIN, SHOVEL_LOGIN, login_variables
@@ -35,7 +35,7 @@ LINKS: Final = "links"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class ServiceProgram:
     """A service process: its name, its command, and its additions to the environment."""
 
     name: str
@@ -43,16 +43,16 @@ class Program:
     variables: tuple[tuple[str, str], ...] = ()
 
 
-def links_program(layout: WorldLayout) -> Program | None:
+def links_program(layout: WorldLayout) -> ServiceProgram | None:
     """Return Toxiproxy, which carries the links between regions; None if it isn't used."""
     if not layout.proxies:
         return None
     assert layout.options.toxiproxy is not None
     words = ("-host", HOST, "-port", str(layout.toxiproxy_port), "-config", str(layout.paths.links))
-    return Program(name=LINKS, command=(layout.options.toxiproxy, *words))
+    return ServiceProgram(name=LINKS, command=(layout.options.toxiproxy, *words))
 
 
-def region_programs(layout: WorldLayout, region: RegionLayout) -> tuple[Program, ...]:
+def region_programs(layout: WorldLayout, region: RegionLayout) -> tuple[ServiceProgram, ...]:
     """Return the services of ``region``, in the order of their start."""
     return (
         _keeper(layout, region),
@@ -65,12 +65,14 @@ def region_programs(layout: WorldLayout, region: RegionLayout) -> tuple[Program,
     )
 
 
-def box_programs(layout: WorldLayout, region: RegionLayout, box: Box) -> tuple[Program, ...]:
+def box_programs(
+    layout: WorldLayout, region: RegionLayout, box: WorldBox
+) -> tuple[ServiceProgram, ...]:
     """Return the services of one box of ``region``."""
     return (_agent(layout, region, box), _gateway(layout, region, box))
 
 
-def _keeper(layout: WorldLayout, region: RegionLayout) -> Program:
+def _keeper(layout: WorldLayout, region: RegionLayout) -> ServiceProgram:
     paths = layout.paths
     seen = paths.fabric_seen_from(region.name)
     options = {"region": region.name, "fabric": seen, "topics": paths.topics}
@@ -79,19 +81,19 @@ def _keeper(layout: WorldLayout, region: RegionLayout) -> Program:
     return _logs_in(layout, keeper, "shovel", region.name, SHOVEL_LOGIN)
 
 
-def _router(layout: WorldLayout, region: RegionLayout, n: int) -> Program:
+def _router(layout: WorldLayout, region: RegionLayout, n: int) -> ServiceProgram:
     name = region.router_name(n)
     options = _wholesale(layout, name, region) | {"port": region.router_ports[n - 1]}
     return _logs_in(layout, _program(name, "wholesale router", options), "router", region.name)
 
 
-def _mailbox(layout: WorldLayout, region: RegionLayout, n: int) -> Program:
+def _mailbox(layout: WorldLayout, region: RegionLayout, n: int) -> ServiceProgram:
     name = region.mailbox_name(n)
     options = _wholesale(layout, name, region) | {"port": region.mailbox_ports[n - 1]}
     return _logs_in(layout, _program(name, "wholesale mailbox", options), "mailbox", region.name)
 
 
-def _scaler(layout: WorldLayout, region: RegionLayout, n: int) -> Program:
+def _scaler(layout: WorldLayout, region: RegionLayout, n: int) -> ServiceProgram:
     assert layout.options.scale is not None
     least, most = layout.options.scale
     name = region.scaler_name(n)
@@ -112,7 +114,7 @@ def _scaler(layout: WorldLayout, region: RegionLayout, n: int) -> Program:
     return _logs_in(layout, program, "scaler", region.name)
 
 
-def _frontdesk(layout: WorldLayout, region: RegionLayout) -> Program:
+def _frontdesk(layout: WorldLayout, region: RegionLayout) -> ServiceProgram:
     name = region.frontdesk_name
     options = _wholesale(layout, name, region) | {
         "host": HOST,
@@ -124,8 +126,12 @@ def _frontdesk(layout: WorldLayout, region: RegionLayout) -> Program:
 
 
 def _logs_in(
-    layout: WorldLayout, program: Program, service: Service, place: str, prefix: str = AMQP_LOGIN
-) -> Program:
+    layout: WorldLayout,
+    program: ServiceProgram,
+    service: Service,
+    place: str,
+    prefix: str = AMQP_LOGIN,
+) -> ServiceProgram:
     """Return ``program`` with its user, and the path of its password, in its environment."""
     name = user_name(service, place)
     said = login_variables(name, layout.paths.users / name, prefix)
@@ -142,7 +148,7 @@ def _wholesale(layout: WorldLayout, name: str, region: RegionLayout) -> dict[str
     }
 
 
-def _gateway(layout: WorldLayout, region: RegionLayout, box: Box) -> Program:
+def _gateway(layout: WorldLayout, region: RegionLayout, box: WorldBox) -> ServiceProgram:
     capacity = layout.options.box_capacity
     options: dict[str, object] = {
         "name": box.name,
@@ -169,7 +175,7 @@ def _gateway(layout: WorldLayout, region: RegionLayout, box: Box) -> Program:
     return dataclasses.replace(program, command=(*program.command, *words))
 
 
-def _agent(layout: WorldLayout, region: RegionLayout, box: Box) -> Program:
+def _agent(layout: WorldLayout, region: RegionLayout, box: WorldBox) -> ServiceProgram:
     options = {
         "name": box.name,
         "region": region.name,
@@ -184,6 +190,6 @@ def _agent(layout: WorldLayout, region: RegionLayout, box: Box) -> Program:
     return dataclasses.replace(program, command=(*program.command, *cores))
 
 
-def _program(name: str, module: str, options: dict[str, object]) -> Program:
+def _program(name: str, module: str, options: dict[str, object]) -> ServiceProgram:
     words = (word for key, value in options.items() for word in (f"--{key}", str(value)))
-    return Program(name=name, command=(sys.executable, "-m", *module.split(), *words))
+    return ServiceProgram(name=name, command=(sys.executable, "-m", *module.split(), *words))

@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 from newsfabric.amqp.channel import Channel
 from newsfabric.amqp.confirms import Confirms
-from newsfabric.amqp.connection import Connection
+from newsfabric.amqp.connection import BrokerConnection
 from newsfabric.amqp.message import Message
 from newsfabric.amqp.retry import Retry
-from newsfabric.amqp.wire import Returned, WireError, encode_address, encode_content
+from newsfabric.amqp.wire import ReturnReason, WireError, encode_address, encode_content
 from newsfabric.errors import (
     LinkBusy,
     LinkClosed,
@@ -133,7 +133,7 @@ class LinkPublisher:
         for changed in self._watchers:
             changed()
 
-    async def serve(self, connection: Connection, attempted: Callable[[], None]) -> None:
+    async def serve(self, connection: BrokerConnection, attempted: Callable[[], None]) -> None:
         """Keep a channel open on ``connection`` until it is closed."""
         retry = Retry(f"{self._name}: publisher")
         while not connection.closed.done():
@@ -146,7 +146,7 @@ class LinkPublisher:
                 await retry.failed(error)
 
     async def _use_channel(
-        self, connection: Connection, attempted: Callable[[], None], retry: Retry
+        self, connection: BrokerConnection, attempted: Callable[[], None], retry: Retry
     ) -> LinkError:
         channel = await Channel.open(connection)
         # Only pika needs the callback: confirms bypass pika.
@@ -191,7 +191,7 @@ class LinkPublisher:
             self._idle.set()
         self._tell()
 
-    def on_return(self, reason: Returned, message: Message) -> None:
+    def on_return(self, reason: ReturnReason, message: Message) -> None:
         """Note a mandatory message that the broker returned; its confirm follows."""
         text = f"{reason.code} {reason.text}, exchange {reason.exchange!r}, key {message.topic!r}"
         if not self._confirms.returned(reason.exchange, message, text):

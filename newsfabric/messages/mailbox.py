@@ -88,7 +88,7 @@ class UserMark:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Kept:
+class KeptMessage:
     """An individual message that is kept, and its marks: of each kind the first that was made."""
 
     envelope: Envelope

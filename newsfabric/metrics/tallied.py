@@ -28,7 +28,7 @@ OTHER: Final = "other"
 _EXAMPLE_SECONDS: Final = 1.0
 
 
-class Tally:
+class HistogramSums:
     """The observations of one label set, in seconds."""
 
     __slots__ = ("_bounds", "counts", "examples", "sum")
@@ -110,14 +110,14 @@ class Tallied(Collector):
         self._name, self._help, self._names = name, help, tuple(labels)
         self._bounds = tuple(bounds)
         self._ends = [*(str(float(bound)) for bound in bounds), "+Inf"]
-        self._tallies: dict[tuple[str, ...], Tally] = {}
+        self._tallies: dict[tuple[str, ...], HistogramSums] = {}
 
-    def labels(self, *values: str) -> Tally:
+    def labels(self, *values: str) -> HistogramSums:
         """Return the tally of these values, one for each label."""
         found = self._tallies.get(values)
         if found is None:
             values = _bounded(values, self._names, self._tallies)
-            found = self._tallies.setdefault(values, Tally(self._bounds))
+            found = self._tallies.setdefault(values, HistogramSums(self._bounds))
         return found
 
     def collect(self) -> Iterable[HistogramMetricFamily]:
@@ -131,7 +131,9 @@ class Tallied(Collector):
         """Return the family without samples, which reserves its name."""
         return [HistogramMetricFamily(self._name, self._help, labels=self._names)]
 
-    def _cumulative(self, tally: Tally) -> list[tuple[str, float] | tuple[str, float, Exemplar]]:
+    def _cumulative(
+        self, tally: HistogramSums
+    ) -> list[tuple[str, float] | tuple[str, float, Exemplar]]:
         buckets: list[tuple[str, float] | tuple[str, float, Exemplar]] = []
         total = 0
         for end, count, example in zip(self._ends, tally.counts, tally.examples, strict=True):

@@ -59,7 +59,7 @@ class _Look:
     counts: Mapping[Key, float]
 
 
-class Figures:
+class ProcessFigures:
     """A periodic reader of ``wanted``; call :meth:`read` about once a second."""
 
     def __init__(self, wanted: Sequence[Wanted], registry: CollectorRegistry = REGISTRY) -> None:

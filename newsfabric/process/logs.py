@@ -49,7 +49,7 @@ def log_to(
     ``process`` and ``region`` are on each line of JSON; for text they are in the file's name.
     """
     handler = logging.StreamHandler(stream)
-    lines = JsonLines(process, region) if form == "json" else Lines(FORMAT)
+    lines = JsonLines(process, region) if form == "json" else LineFormatter(FORMAT)
     handler.setFormatter(lines)
     handler.addFilter(Bounded())
     logging.getLogger().addHandler(handler)
@@ -69,7 +69,7 @@ def handed_down(form: LogFormat, *, process: str, region: str) -> dict[str, str]
 
 
 @dataclasses.dataclass(slots=True)
-class _Place:
+class _CodePlace:
     left: float
     at: float
     unsaid: int = 0
@@ -83,7 +83,7 @@ class Bounded(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._places: dict[tuple[str, int], _Place] = {}
+        self._places: dict[tuple[str, int], _CodePlace] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to log ``record``; note on it how many lines were left out before."""
@@ -91,7 +91,7 @@ class Bounded(logging.Filter):
         now = record.created
         place = self._places.get(key)
         if place is None:
-            place = self._places[key] = _Place(BURST, now)
+            place = self._places[key] = _CodePlace(BURST, now)
         earned = max(0.0, now - place.at) / PAUSE
         place.left, place.at = min(float(BURST), place.left + earned), now
         if place.left < 1:
@@ -105,7 +105,7 @@ class Bounded(logging.Filter):
         return True
 
 
-class Lines(logging.Formatter):
+class LineFormatter(logging.Formatter):
     """A formatter: one line for each record, followed by its traceback, indented."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:

@@ -29,7 +29,7 @@ from newsfabric.messages.reports import (
     Report,
     encode_report,
 )
-from newsfabric.process.figures import Figures
+from newsfabric.process.figures import ProcessFigures
 from newsfabric.process.service import Readiness
 from newsfabric.process.version import version
 from newsfabric.topology import UPSTREAM
@@ -86,7 +86,7 @@ class Reporting:
         self,
         speaker: Speaker,
         *,
-        figures: Figures,
+        figures: ProcessFigures,
         readiness: Callable[[], Readiness],
         draining: Callable[[], bool] = lambda: False,
         more: More | None = None,

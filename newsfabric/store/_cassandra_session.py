@@ -22,8 +22,8 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from cassandra import InvalidRequest
+from cassandra.cluster import CassandraSession as DriverSession
 from cassandra.cluster import Cluster
-from cassandra.cluster import Session as DriverSession
 
 from newsfabric.backoff import Backoff
 from newsfabric.errors import StoreError, StoreUnavailable
@@ -92,7 +92,7 @@ class _Link:
     presence: Presence
 
 
-class Session:
+class CassandraSession:
     """A sender of requests to the nodes of one data centre; belongs to the event loop that uses it.
 
     The session connects when first used, and again after a failure with a backoff: calls in between

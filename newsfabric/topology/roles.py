@@ -37,7 +37,7 @@ from newsfabric.topology.parts import (
     keeper_queues,
     router_queues,
 )
-from newsfabric.topology.plan import Link, region_links, runs_shovels, shovel_plan
+from newsfabric.topology.plan import KeptShovel, region_links, runs_shovels, shovel_plan
 from newsfabric.topology.rights import BOX_LIMITS, NAMED, User, beginning, exactly, topic_regex
 from newsfabric.topology.values import (
     ALL,
@@ -49,8 +49,8 @@ from newsfabric.topology.values import (
     RECEIPTS,
     REJECTED,
     UPSTREAM,
+    BrokerObjects,
     Cluster,
-    Part,
 )
 
 Service = Literal["router", "mailbox", "frontdesk", "scaler", "keeper", "shovel", "box"]
@@ -196,7 +196,7 @@ def _keeping(fabric: Fabric, topics: TopicTable, cluster: Cluster, region: str) 
     parts = [part for broker, part in plan.items() if broker.cluster == cluster]
     if not parts:
         return
-    part = sum(parts, Part())
+    part = sum(parts, BrokerObjects())
     sources = [link for link in region_links(fabric, region, topics) if link.source == cluster]
     queues = tuple(dict.fromkeys(map(_source_queues, sources)))
     exchanges = [exactly(exchange.name) for exchange in part.exchanges]
@@ -233,6 +233,6 @@ def _is_source(queue: str) -> bool:
     return queue.startswith(SHOVEL_QUEUES)
 
 
-def _source_queues(link: Link) -> str:
+def _source_queues(link: KeptShovel) -> str:
     """Return an expression for ``link``'s source queue and the queues of similar links."""
     return beginning(link.queue.name.rpartition(".")[0] + ".")

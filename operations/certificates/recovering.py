@@ -25,7 +25,7 @@ from newsfabric import json_fields
 from newsfabric.errors import ConfigError
 from operations.certificates.checking import not_signed
 from operations.certificates.making import (
-    Pair,
+    CertificatePair,
     certificates_in,
     checked_name,
     describe,
@@ -48,12 +48,12 @@ class Identity:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
     """The certificates that ``host`` shows, and the identities that it may have, by name. ``repr``
-    hides keys, as :class:`Pair` does."""
+    hides keys, as :class:`CertificatePair` does."""
 
     host: str
     trusts: bytes
     may_be: Mapping[str, Identity]
-    shows: Mapping[str, Pair]
+    shows: Mapping[str, CertificatePair]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Believed:
     """The text of a ``ca.pem``, and pairs by the name of their folder."""
 
     bundle: bytes
-    pairs: Mapping[str, Pair]
+    pairs: Mapping[str, CertificatePair]
 
 
 def shown(text: bytes) -> list[Shown]:
@@ -95,7 +95,7 @@ def _shown(fields: dict[str, Any]) -> Shown:
         trusts=base64.b64decode(json_fields.text(fields, "trusts")),
         may_be={**logins, host: own},
         shows={
-            name: Pair(base64.b64decode(certificate), base64.b64decode(key))
+            name: CertificatePair(base64.b64decode(certificate), base64.b64decode(key))
             for name, (certificate, key) in shows.items()
         },
     )
@@ -109,7 +109,7 @@ def believed(hosts: Collection[Shown], authorities: Collection[str]) -> Believed
     """
     bundle = _bundle(hosts, authorities)
     wrong: list[str] = []
-    pairs: dict[str, Pair] = {}
+    pairs: dict[str, CertificatePair] = {}
     ends: dict[str, datetime.datetime] = {}
     for one in hosts:
         for name, pair in one.shows.items():
@@ -165,7 +165,9 @@ def _bundle(hosts: Collection[Shown], authorities: Collection[str]) -> bytes:
     return next(iter(hosts)).trusts
 
 
-def _judged(name: str, pair: Pair, identity: Identity | None, bundle: bytes) -> datetime.datetime:
+def _judged(
+    name: str, pair: CertificatePair, identity: Identity | None, bundle: bytes
+) -> datetime.datetime:
     """Return the end of validity; ConfigError unless the certificate fits ``identity``."""
     if identity is None:
         raise ConfigError("the inventory has no such certificate there")

@@ -18,7 +18,7 @@ from operations.cli.options import examples, json_option
 
 if TYPE_CHECKING:
     from operations.certificates.checking import Checked
-    from operations.certificates.folder import Done, Held
+    from operations.certificates.folder import CertificateResult, Held
     from operations.certificates.making import Description
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -354,7 +354,7 @@ def _now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-def _say(done: Sequence[Done], as_json: bool) -> None:
+def _say(done: Sequence[CertificateResult], as_json: bool) -> None:
     if as_json:
         items = [{"name": one.name, "changed": one.changed, "why": one.why} for one in done]
         changed = any(one.changed for one in done)

@@ -13,7 +13,7 @@ from typing import IO, Any, Final
 import click
 
 from newsfabric.errors import NewsfabricError
-from newsfabric.process.logs import Lines
+from newsfabric.process.logs import LineFormatter
 from newsfabric.safe_output import echo, escape_what_has_no_place, let_go_of_output, terminal_safe
 from newsfabric.spelling import meant
 from operations.cli.options import with_state
@@ -154,5 +154,5 @@ def _said(error: OSError) -> str:
 def cli(verbose: bool) -> None:
     """News from publishers to readers' browsers: a fabric of brokers, routers and gateways."""
     handler = logging.StreamHandler() if verbose else logging.NullHandler()
-    handler.setFormatter(Lines(logging.BASIC_FORMAT))
+    handler.setFormatter(LineFormatter(logging.BASIC_FORMAT))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

@@ -20,7 +20,7 @@ from newsfabric.console import console
 from newsfabric.errors import ConfigError, NewsfabricError
 from newsfabric.safe_output import confirm, echo, terminal_safe
 from newsfabric.store import Store, open_store
-from newsfabric.store.logs import DirectoryRow, Log, State
+from newsfabric.store.logs import DirectoryRow, Log, NumberState
 from newsfabric.store.rules import MAX_SPAN
 from newsfabric.topics import load_topics
 from operations.cli.options import examples, json_option, state_option
@@ -196,7 +196,7 @@ def void(
         for start in range(first, last + 1, MAX_SPAN):
             end = min(last, start + MAX_SPAN - 1)
             found = await store.numbers(log, first=start, last=end, limit=MAX_SPAN, at_home=True)
-            there |= {number.seq for number in found if number.state is not State.HALF}
+            there |= {number.seq for number in found if number.state is not NumberState.HALF}
         return [seq for seq in range(first, last + 1) if seq not in there]
 
     async def make_void(store: Store) -> list[int]:

@@ -17,10 +17,10 @@ from newsfabric.errors import ConfigError, NewsfabricError
 from newsfabric.publish import AsyncPublisher
 from newsfabric.safe_output import echo
 from newsfabric.topics import load_topics
-from operations.cli.recording import Line, Tally, play, read_recording
+from operations.cli.recording import RecordedLine, ReplayCounts, play, read_recording
 from operations.cli.sending import publisher_by, waiting_for_receipts
 from operations.cli.wait_limit import hint_about, wait_limited
-from operations.worlds import World, world_to_publish_to
+from operations.worlds import WorldPlaces, world_to_publish_to
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ def run_replay(
     ways = [*map(world.publishing_ways, regions)] or [world.publishing_ways(None)]
     suffix = "" if keep_ids else id_suffix or secrets.token_hex(4)
     replay = Replay(file=file, regions=regions, speed=speed, suffix=suffix, seconds=seconds)
-    tally = Tally(begun_at=start_at)
+    tally = ReplayCounts(begun_at=start_at)
     asyncio.run(_replay(replay, lines[start_at - 1 :], ways, world, tally))
     echo(f"{tally.routed} routed, {tally.rejected.total()} rejected")
     if tally.rejected:
@@ -77,10 +77,10 @@ def run_replay(
 
 async def _replay(
     replay: Replay,
-    lines: Sequence[Line],
+    lines: Sequence[RecordedLine],
     ways: Sequence[Mapping[str, Sequence[str]]],
-    world: World,
-    tally: Tally,
+    world: WorldPlaces,
+    tally: ReplayCounts,
 ) -> None:
     terminal = console(stderr=True)
     publishers: list[AsyncPublisher] = []

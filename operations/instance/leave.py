@@ -20,7 +20,7 @@ from typing import Final, Protocol
 from newsfabric.errors import NewsfabricError
 from newsfabric.line_limits import RepeatedFailures
 from operations.instance.cloud import CloudError
-from operations.instance.leaving import Leaving, Step
+from operations.instance.leaving import Leaving, LeavingStep
 from operations.instance.metadata import MetadataError
 
 logger = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class StoppedServices:
         self._stopping = None if unit is None else subprocess.Popen(["systemctl", "stop", unit])
 
 
-class Watch:
+class EndWatch:
     """A watch for the end of ``box``; ``place`` is its group, the lifecycle hook and its id."""
 
     def __init__(
@@ -112,22 +112,22 @@ class Watch:
         """Look once at ``now`` and act; return whether AWS was notified that the box may go."""
         drained = self._draining and self._drain.over()
         match self._leaving.step(now, self._state(now), drained=drained):
-            case Step.DRAIN:
+            case LeavingStep.DRAIN:
                 logger.info("AWS ends this box: it drains")
                 self._draining = True
                 self._drain.begin()
-            case Step.BEAT:
+            case LeavingStep.BEAT:
                 self._tell(now, self._cloud.beat)
-            case Step.COMPLETE:
+            case LeavingStep.COMPLETE:
                 if not drained:
                     logger.warning("the drain has had its time: the box goes as it is")
                 if self._tell(now, self._cloud.complete):
                     self._leaving.told()
-            case Step.GONE:
+            case LeavingStep.GONE:
                 return True
-            case Step.STAY:
+            case LeavingStep.STAY:
                 self._have_renewed(now)
-            case Step.WAIT:
+            case LeavingStep.WAIT:
                 pass
         return False
 

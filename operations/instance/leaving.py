@@ -14,7 +14,7 @@ from typing import Final
 TERMINATED: Final = "Terminated"
 
 
-class Step(enum.Enum):
+class LeavingStep(enum.Enum):
     """The action that is due."""
 
     STAY = enum.auto()
@@ -38,24 +38,25 @@ class Leaving:
     _beaten: float = 0.0
     _heard: bool = False
 
-    def step(self, now: float, state: str | None, *, drained: bool) -> Step:
+    def step(self, now: float, state: str | None, *, drained: bool) -> LeavingStep:
         """Return the action at ``now``; ``state`` is the metadata's answer, None without one.
 
-        After :attr:`Step.DRAIN` the caller begins to drain; ``drained`` is True once that is over.
+        After :attr:`LeavingStep.DRAIN` the caller begins to drain; ``drained`` is True once that is
+        over.
         """
         if self._since is None:
             if state != TERMINATED:
-                return Step.STAY
+                return LeavingStep.STAY
             self._since = self._beaten = now
-            return Step.DRAIN
+            return LeavingStep.DRAIN
         if self._heard:
-            return Step.GONE
+            return LeavingStep.GONE
         if drained or self.overdue(now):
-            return Step.COMPLETE
+            return LeavingStep.COMPLETE
         if now - self._beaten >= self.beat_every:
             self._beaten = now
-            return Step.BEAT
-        return Step.WAIT
+            return LeavingStep.BEAT
+        return LeavingStep.WAIT
 
     def overdue(self, now: float) -> bool:
         """Return whether the drain has used up its time."""

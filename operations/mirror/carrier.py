@@ -23,7 +23,7 @@ from newsfabric.amqp import ConfirmingPublisher, Consumer, Declare, Delivery, Li
 from newsfabric.errors import LinkBusy, LinkClosed, LinkError, PublishNacked
 from newsfabric.topology import POSTOFFICE, PUBLISH
 from operations.mirror.copying import Copying, Heard
-from operations.mirror.ledger import Outcome
+from operations.mirror.share_record import Outcome
 
 OLDEST: Final = 10.0
 # Some seconds of a region's whole output.

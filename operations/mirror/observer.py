@@ -2,7 +2,8 @@
 
 It subscribes to topics as :meth:`Observer.watch` names them, up to a bound, and to all of them
 again after each disconnect. It doesn't resume: messages in between aren't watched
-(operations.mirror.ledger), so an observer's own disconnect is no finding. Their number is one.
+(operations.mirror.share_record), so an observer's own disconnect is no finding. Their number is
+one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from newsfabric.messages.envelope import identity_of_id, ms_of_id
 from newsfabric.reader import Push, Reader, connect, fetch_endpoints
 from operations.mirror.copying import in_share
 from operations.mirror.crowd import MOST_TOPICS
-from operations.mirror.ledger import SETTLED
+from operations.mirror.share_record import SETTLED
 
 _CONNECT_WITHIN: Final = 15.0
 

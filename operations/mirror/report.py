@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from operations.mirror.ledger import CLASSES, SIDES, Ledger, Side
+from operations.mirror.share_record import CLASSES, SIDES, ShareRecord, Side
 
 _SHOWN: Final = 200
 
@@ -15,13 +15,13 @@ COLUMNS: Final = (
 )  # fmt: skip
 
 
-def recent(ledger: Ledger, side: Side, part: float) -> float | None:
+def recent(record: ShareRecord, side: Side, part: float) -> float | None:
     """Return the delay of the last interval in ms: the largest of the classes'."""
-    each = (tally.sides[side].recent.ms(part) for tally in ledger.tallies.values())
+    each = (tally.sides[side].recent.ms(part) for tally in record.tallies.values())
     return max((ms for ms in each if ms is not None), default=None)
 
 
-def live_line(document: Mapping[str, Any], ledger: Ledger) -> str:
+def live_line(document: Mapping[str, Any], record: ShareRecord) -> str:
     """Return the state on one line; delays are those of the last interval."""
     messages = document["messages"]
     parts = [f"heard {messages['heard']}, sent {messages['sent']}"]
@@ -31,8 +31,8 @@ def live_line(document: Mapping[str, Any], ledger: Ledger) -> str:
         if messages["outcomes"].get(name)
     ]
     for side in SIDES:
-        sums = [tally.sides[side] for tally in ledger.tallies.values()]
-        p50, p99 = (ms_text(recent(ledger, side, part)) for part in (0.5, 0.99))
+        sums = [tally.sides[side] for tally in record.tallies.values()]
+        p50, p99 = (ms_text(recent(record, side, part)) for part in (0.5, 0.99))
         missing = sum(each.missing.total() for each in sums)
         doubled = sum(each.doubled for each in sums)
         parts.append(f"{side}: p50 {p50} p99 {p99} missing {missing} doubled {doubled}")

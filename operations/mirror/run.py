@@ -1,4 +1,4 @@
-"""A run of the mirror: two links, two observers, the readers, and the ledger between them."""
+"""A run of the mirror: two links, two observers, the readers, and the record between them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from operations.mirror.asking import Asking
 from operations.mirror.board import Crowded
 from operations.mirror.carrier import OLDEST, Carrier, SendBuffer
 from operations.mirror.copying import Copying, Heard, carried_patterns
-from operations.mirror.counters import Counters, observe
+from operations.mirror.counters import MirrorCounters, observe
 from operations.mirror.crowd import Wanted, wanted
-from operations.mirror.ledger import CLASSES, SIDES, Ledger, Outcome, Side
 from operations.mirror.observer import Observer
-from operations.mirror.place import Place
+from operations.mirror.place import MirroredFabric
 from operations.mirror.rates import Rates
 from operations.mirror.readers_process import NOTHING_SAID, ReadersProcess
 from operations.mirror.report import live_line, plain
+from operations.mirror.share_record import CLASSES, SIDES, Outcome, ShareRecord, Side
 
 _TICK: Final = 1.0
 _MOST: Final = {
@@ -75,8 +75,8 @@ class Mirror:
 
     def __init__(
         self,
-        original: Place,
-        other: Place,
+        original: MirroredFabric,
+        other: MirroredFabric,
         options: MirrorOptions,
         *,
         clock: Callable[[], float] | None = None,
@@ -85,7 +85,7 @@ class Mirror:
             raise ConfigError("the original's topics.toml isn't known: say where with --topics")
         self.clock = _steady_clock() if clock is None else clock
         self.options = options
-        self.ledger = Ledger(patience=options.patience, on_delay=observe)
+        self.record = ShareRecord(patience=options.patience, on_delay=observe)
         self.patterns = carried_patterns(original.topics, with_private=options.with_private)
         self.carrier = Carrier(
             Copying(
@@ -108,23 +108,23 @@ class Mirror:
         self.asking = Asking(original.board_url, options.board_token_file)
         self._original, self._other = original, other
         self._rates = Rates(self.clock())
-        self._counters = Counters()
+        self._counters = MirrorCounters()
         self._began = self.clock()
         self._links: dict[str, Link] = {}
 
     def _observer(self, side: Side, url: str) -> Observer:
         def on_message(identity: int, connection: int, fresh: bool) -> None:
-            self.ledger.arrived(
+            self.record.arrived(
                 side, identity, connection=connection, now=self.clock(), fresh=fresh
             )
 
         return Observer(
             url,
             clock=self.clock,
-            # A copy's identity may differ; the ledger ignores identities that it doesn't know.
+            # A copy's identity may differ; the record ignores identities that it doesn't know.
             share=self.options.share if side == "here" else 1.0,
             on_message=on_message,
-            on_lost=lambda: self.ledger.lost_sight(side),
+            on_lost=lambda: self.record.lost_sight(side),
         )
 
     def _heard(self, heard: Heard) -> None:
@@ -138,7 +138,7 @@ class Mirror:
             for side, observer in self.observers.items():
                 observer.watch(heard.topic)
                 watched[side] = observer.watches(heard.topic, now)
-        self.ledger.note_original(
+        self.record.note_original(
             heard.identity,
             identity_there=heard.identity_there,
             topic_class=heard.topic_class,
@@ -149,7 +149,7 @@ class Mirror:
         )
 
     def _went(self, identity: int, outcome: Outcome) -> None:
-        self.ledger.went(identity, outcome, self.clock())
+        self.record.went(identity, outcome, self.clock())
 
     @contextlib.asynccontextmanager
     async def running(self, original: Link, other: Link) -> AsyncIterator[None]:
@@ -181,11 +181,11 @@ class Mirror:
         while True:
             await asyncio.sleep(_TICK)
             self.carrier.expire()
-            self.ledger.judge(self.clock())
+            self.record.judge(self.clock())
             if self.readers is not None:
                 self.readers.tell(self._wanted())
             self._counters.tell(
-                self.ledger,
+                self.record,
                 heard=self.carrier.heard,
                 left_out=self.carrier.left_out,
                 waiting=self.carrier.waiting,
@@ -203,20 +203,20 @@ class Mirror:
     async def settle(self, hurry: asyncio.Event) -> None:
         """Stop consuming, and return when all messages are judged, or ``hurry`` is set."""
         await self.carrier.stop()
-        self.ledger.close(self.clock())
+        self.record.close(self.clock())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.options.patience + 2 * _TICK):
-                while len(self.ledger) and not hurry.is_set():
+                while len(self.record) and not hurry.is_set():
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(hurry.wait(), _TICK)
-        self.ledger.judge(float("inf"))
+        self.record.judge(float("inf"))
 
     def document(self) -> dict[str, Any]:
         """Return the results so far, as ``--json`` prints them."""
-        ledger, options = self.ledger, self.options
-        classes = {name: ledger.tallies[name].document() for name in CLASSES}
+        record, options = self.record, self.options
+        classes = {name: record.tallies[name].document() for name in CLASSES}
         outcomes: dict[str, int] = {}
-        for tally in ledger.tallies.values():
+        for tally in record.tallies.values():
             for name, count in tally.outcomes.items():
                 outcomes[name] = outcomes.get(name, 0) + count
         said = NOTHING_SAID if self.readers is None else self.readers.said
@@ -229,12 +229,12 @@ class Mirror:
             "seconds": round(self.clock() - self._began, 1),
             "messages": {
                 "heard": self.carrier.heard,
-                "shared": sum(tally.shared for tally in ledger.tallies.values()),
-                "sent": ledger.sent,
+                "shared": sum(tally.shared for tally in record.tallies.values()),
+                "sent": record.sent,
                 "waiting": self.carrier.waiting,
                 "outcomes": outcomes,
                 "left_out": dict(self.carrier.left_out),
-                "unheard": ledger.unheard,
+                "unheard": record.unheard,
                 "last_refusal": plain(self.carrier.refusal),
             },
             "classes": classes,
@@ -300,5 +300,5 @@ async def run_mirror(
 async def _say(mirror: Mirror, say: Callable[[str], None]) -> None:
     while True:
         await asyncio.sleep(mirror.options.every)
-        say(live_line(mirror.document(), mirror.ledger))
-        mirror.ledger.turn()
+        say(live_line(mirror.document(), mirror.record))
+        mirror.record.turn()

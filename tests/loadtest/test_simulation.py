@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from loadtest.scenarios import through, turns
 from loadtest.simulation import Region, SimBox, reported
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
-PLAN = Plan(
+PLAN = ScalingPlan(
     per_box=1000, boot=60.0, drain=60.0, zones=3, least=3, most=60, calm=200.0, connects_per_box=100
 )
 # Seconds per step.

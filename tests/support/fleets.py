@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from loads import load
 
 from newsfabric.messages.control import LoadReport
-from wholesale.scaler.brain import Brain
+from wholesale.scaler.deciding import Brain
 from wholesale.scaler.choice import Decision
 from wholesale.scaler.drivers import Instance
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
-PLAN = Plan(
+PLAN = ScalingPlan(
     per_box=1000, headroom=0.3, boot=60.0, drain=60.0, zones=1, least=1, most=50, calm=120.0
 )
 
@@ -25,7 +25,7 @@ def report(box: str = "b1", connections: int = 0, **fields: object) -> LoadRepor
 class Fleet:
     """A brain and its input: ``says`` has each box's report, None for a silent box."""
 
-    def __init__(self, plan: Plan = PLAN, *, now: float = 10_000.0) -> None:
+    def __init__(self, plan: ScalingPlan = PLAN, *, now: float = 10_000.0) -> None:
         self.plan = plan
         self.brain = Brain("oregon", plan)
         self.now = now

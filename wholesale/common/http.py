@@ -13,7 +13,7 @@ import tornado.web
 from tornado.httputil import HTTPServerRequest
 
 from newsfabric.http.networks import Network, asker
-from newsfabric.http.pace import Pace, Rate
+from newsfabric.http.pace import Rate, RateLimit
 from newsfabric.messages.envelope import JSON
 from newsfabric.process.service import PlainHandler
 
@@ -48,7 +48,7 @@ class AskerPace:
     """A rate limit for each client address; ``balancers`` are trusted to name that address."""
 
     def __init__(self, rate: Rate, balancers: Sequence[Network]) -> None:
-        self._pace, self._balancers = Pace(rate), balancers
+        self._pace, self._balancers = RateLimit(rate), balancers
 
     def mind(self, request: HTTPServerRequest) -> None:
         """Raise a 429 problem for an address that has sent too many requests."""

@@ -21,9 +21,9 @@ from newsfabric.http.networks import Network, OtherMachines, Places
 from newsfabric.http.pace import HISTORY_RATE, Rate
 from newsfabric.line_limits import LineLimit
 from newsfabric.messages import control, reports
-from newsfabric.messages.envelope import DEFAULT_LIMITS, Limits
+from newsfabric.messages.envelope import DEFAULT_LIMITS, MessageLimits
 from newsfabric.messages.reports import Report
-from newsfabric.process.figures import Figures, Wanted
+from newsfabric.process.figures import ProcessFigures, Wanted
 from newsfabric.process.operators import OperatorsApplication
 from newsfabric.process.reporting import Reporting, Speaker
 from newsfabric.process.service import (
@@ -46,7 +46,7 @@ from wholesale.common.http import AskerPace, NotFoundHandler, application
 from wholesale.common.own_queue import consume_own
 from wholesale.frontdesk.api import counters, openapi
 from wholesale.frontdesk.api.access import ApiKey, PublishAccess, check_exposure, is_loopback
-from wholesale.frontdesk.api.answers import Endpoints
+from wholesale.frontdesk.api.answers import EndpointsReply
 from wholesale.frontdesk.api.awaiting import Receipts
 from wholesale.frontdesk.api.catching_up import CatchingUp
 from wholesale.frontdesk.api.handlers import (
@@ -58,7 +58,7 @@ from wholesale.frontdesk.api.repeats import Repeats
 from wholesale.frontdesk.board.board import Board
 from wholesale.frontdesk.board.board_access import BoardAccess, BoardSettings, read_board_keys
 from wholesale.frontdesk.board.board_handlers import board_routes
-from wholesale.frontdesk.board.picture import Place
+from wholesale.frontdesk.board.picture import FrontdeskPlace
 from wholesale.frontdesk.pages.handlers import page_routes
 from wholesale.frontdesk.presence.boxes import Boxes
 from wholesale.frontdesk.presence.presence import login_of
@@ -122,7 +122,7 @@ class FrontdeskSettings:
     receipt_seconds: float = 5.0
     max_pending: int = 1000
     board: BoardSettings = dataclasses.field(default_factory=BoardSettings)
-    limits: Limits = DEFAULT_LIMITS
+    limits: MessageLimits = DEFAULT_LIMITS
 
     def __post_init__(self) -> None:
         check_exposure(self.host, self.api_keys)
@@ -152,7 +152,7 @@ class FrontdeskService:
         self.listening = asyncio.Event()
         self.port = 0
         self.admin_port = 0
-        self._endpoints = Endpoints(settings.region, fabric.others(settings.region))
+        self._endpoints = EndpointsReply(settings.region, fabric.others(settings.region))
         self._topics = topics
         self._core = core
         self._client = client
@@ -173,7 +173,7 @@ class FrontdeskService:
             Speaker(
                 kind="frontdesk", name=settings.name, region=settings.region, login=settings.login
             ),
-            figures=Figures(FIGURES),
+            figures=ProcessFigures(FIGURES),
             readiness=self.readiness,
             draining=lambda: self._draining,
             outcomes=counters.OWN_REPORTS,
@@ -375,7 +375,7 @@ class FrontdeskService:
     def _make_board(self, fabric: Fabric) -> Board:
         settings = self.settings
         own = fabric.region(settings.region)
-        place = Place(
+        place = FrontdeskPlace(
             frontdesk=settings.name,
             region=settings.region,
             version=version(),

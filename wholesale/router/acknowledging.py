@@ -16,7 +16,7 @@ from newsfabric import topology
 from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.line_limits import LineLimit
 from wholesale.common.outgoing import PendingPublish, confirmed, send
-from wholesale.common.progress import Progress
+from wholesale.common.progress import PendingOperations
 from wholesale.router import counters
 from wholesale.router.jobs import PendingAck
 
@@ -32,7 +32,7 @@ class Acknowledger:
     wait here.
     """
 
-    def __init__(self, publisher: ConfirmingPublisher, progress: Progress) -> None:
+    def __init__(self, publisher: ConfirmingPublisher, progress: PendingOperations) -> None:
         self._publisher = publisher
         self._progress = progress
         self._waiting: collections.deque[PendingAck] = collections.deque()

@@ -13,7 +13,7 @@ from newsfabric.line_limits import LineLimit
 from newsfabric.store import Store
 from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number
 from wholesale.router import counters
-from wholesale.router.closing import EndSearch, Watch
+from wholesale.router.closing import EndSearch, LogWatch
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Closer:
         self._own = own
         self._now_ms = now_ms
         self._now = now
-        self._watch = Watch(region)
+        self._watch = LogWatch(region)
         # If all routers of a region closed a log in the same second, they would hinder each other.
         self._watch.close_after += random.uniform(0.0, _APART)  # noqa: S311 - spread, not secret
         # Day → its logs that have ended: they needn't be read again.

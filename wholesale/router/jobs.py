@@ -61,7 +61,7 @@ class Claim:
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class Job:
+class RoutingJob:
     """A new message; ``started`` is its arrival, monotonic.
 
     ``stream`` and ``envelope`` are set when it gets its number, ``stored_ms`` when it is stored.

@@ -10,8 +10,8 @@ import click
 
 from newsfabric.safe_output import echo
 from wholesale.scaler.options import only_plan_options, seconds
-from wholesale.scaler.plan import Plan
-from wholesale.scaler.wish import Demand, Line, Wish, wish
+from wholesale.scaler.plan import ScalingPlan
+from wholesale.scaler.requirement import Demand, RequirementLine, Wish, wish
 
 _EPILOG: Final = """
 \b
@@ -60,7 +60,7 @@ class Capacity:
         }
 
 
-def capacity_for(readers: int, already: int, within: float, plan: Plan) -> Capacity:
+def capacity_for(readers: int, already: int, within: float, plan: ScalingPlan) -> Capacity:
     """Return the boxes for a crowd. ``already`` is less than ``readers``, ``within`` above 0."""
     rate = (readers - already) / within
 
@@ -106,7 +106,9 @@ def capacity_for(readers: int, already: int, within: float, plan: Plan) -> Capac
 )
 @only_plan_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def capacity(*, readers: int, already: int, within: float, plan: Plan, as_json: bool) -> None:
+def capacity(
+    *, readers: int, already: int, within: float, plan: ScalingPlan, as_json: bool
+) -> None:
     """Say how many boxes a crowd needs, before it comes and when it is there.
 
     The sums are the scaler's own.
@@ -123,7 +125,7 @@ def capacity(*, readers: int, already: int, within: float, plan: Plan, as_json: 
         echo(line)
 
 
-def _report(found: Capacity, plan: Plan) -> list[str]:
+def _report(found: Capacity, plan: ScalingPlan) -> list[str]:
     more = found.readers - found.already
     lines = [
         f"{more:,} more readers within {found.within:,.0f} s: {found.rate:,.1f} a second.",
@@ -149,6 +151,6 @@ def _sums(found: Wish) -> list[str]:
     return [_line(line) for line in found.lines]
 
 
-def _line(line: Line) -> str:
+def _line(line: RequirementLine) -> str:
     digits = 1 if line.unit == "readers a second" else 0
     return f"{line.value:>14,.{digits}f}  {line.unit:<16}  {line.text}"

@@ -19,9 +19,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from wholesale.scaler.known_boxes import DOUBT_AFTER, Box, Highest, Sight
-from wholesale.scaler.plan import Plan
-from wholesale.scaler.wish import Demand, Wish, wish
+from wholesale.scaler.known_boxes import DOUBT_AFTER, Highest, KnownBox, Sight
+from wholesale.scaler.plan import ScalingPlan
+from wholesale.scaler.requirement import Demand, Wish, wish
 
 # Seconds of listening before any action: all boxes have reported by then.
 LISTEN: Final = 10.0
@@ -73,10 +73,10 @@ class Decision:
         return self.refused > 0
 
 
-class Choice:
+class BoxChooser:
     """The choices of one scaler."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ScalingPlan) -> None:
         self._plan = plan
         self._level = _Level(plan)
         self._growth = _Steps()
@@ -168,17 +168,17 @@ class Choice:
                 self._drained_at = now
         return self._tell(self._ordered, now, math.inf)
 
-    def _who_goes(self, ready: Sequence[Box], sight: Sight, count: int) -> list[Box]:
+    def _who_goes(self, ready: Sequence[KnownBox], sight: Sight, count: int) -> list[KnownBox]:
         """Return up to ``count`` of ``ready``: of the fullest zone, with the fewest readers."""
         readers = sight.kept_for.readers + sight.kept_for.missing
         room = sum(box.capacity for box in ready) * (1.0 - self._plan.headroom)
         crowd = collections.Counter(box.zone for box in ready)
-        able: dict[str, list[Box]] = {}
+        able: dict[str, list[KnownBox]] = {}
         # The last of each zone is the next to leave.
         for box in sorted(ready, key=lambda box: (box.readers, box.name), reverse=True):
             if box.listed and box.name not in self._disobedient:
                 able.setdefault(box.zone, []).append(box)
-        going: list[Box] = []
+        going: list[KnownBox] = []
         while len(going) < count and able:
             zone = min(
                 able, key=lambda zone: (-crowd[zone], able[zone][-1].readers, able[zone][-1].name)
@@ -230,7 +230,7 @@ class Choice:
         hears = self._hears_nearly_all(sight)
         return tuple(box.name for box in _empty(sight) if self._is_done(box, now, hears=hears))
 
-    def _is_done(self, box: Box, now: float, *, hears: bool) -> bool:
+    def _is_done(self, box: KnownBox, now: float, *, hears: bool) -> bool:
         assert box.empty_for is not None
         if box.name in self._obeyed:
             return box.empty_for >= ENDED_AFTER
@@ -256,7 +256,7 @@ class Choice:
             return (box.name,)
         return ()
 
-    def _was_dismissed(self, box: Box, now: float) -> bool:
+    def _was_dismissed(self, box: KnownBox, now: float) -> bool:
         """Return whether a silent box has had the time to send away its readers, if any."""
         since = self._dismissed.setdefault(box.name, now)
         return now - since >= OBEY + self._plan.drain
@@ -296,7 +296,7 @@ class Choice:
 class _Level:
     """The wanted number: up at once, down in one step after long enough."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ScalingPlan) -> None:
         self._plan = plan
         self._wanted: int | None = None
         self._changed = -math.inf
@@ -335,13 +335,13 @@ class _Steps:
         return min(asked, max(2 * self._base, self._base + STEP))
 
 
-def _kept(sight: Sight, plan: Plan) -> int:
+def _kept(sight: Sight, plan: ScalingPlan) -> int:
     kept: Demand = sight.kept_for
     more = dataclasses.replace(kept, readers=kept.readers * MARGIN, missing=kept.missing * MARGIN)
     return wish(more, plan).boxes
 
 
-def _empty(sight: Sight) -> list[Box]:
+def _empty(sight: Sight) -> list[KnownBox]:
     """Return boxes of the driver that were drained and reported that they are empty."""
     return [box for box in sight.of("leaving") if box.listed and box.empty_for is not None]
 

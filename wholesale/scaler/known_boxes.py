@@ -25,8 +25,8 @@ from typing import Final, Literal
 
 from newsfabric.messages.control import BoxState, LoadReport
 from wholesale.scaler.drivers import MOST_BOXES, Instance
-from wholesale.scaler.plan import Plan
-from wholesale.scaler.wish import Demand
+from wholesale.scaler.plan import ScalingPlan
+from wholesale.scaler.requirement import Demand
 
 # A report is due each second.
 SILENT_AFTER: Final = 10.0
@@ -75,7 +75,7 @@ class _Heard:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Box:
+class KnownBox:
     """A box as a scaler sees it.
 
     ``unready``: it was ready once and reports that it isn't; ``silent``: no reports for a while;
@@ -102,13 +102,13 @@ class Sight:
     boxes.
     """
 
-    boxes: tuple[Box, ...]
+    boxes: tuple[KnownBox, ...]
     now_needed: Demand
     kept_for: Demand
     listed: int | None
     heard_for: float
 
-    def of(self, *kinds: Kind) -> list[Box]:
+    def of(self, *kinds: Kind) -> list[KnownBox]:
         """Return the boxes of these kinds."""
         return [box for box in self.boxes if box.kind in kinds]
 
@@ -116,7 +116,7 @@ class Sight:
 class KnownBoxes:
     """Boxes of ``region``."""
 
-    def __init__(self, region: str, plan: Plan) -> None:
+    def __init__(self, region: str, plan: ScalingPlan) -> None:
         self._region = region
         self._plan = plan
         self._heard: dict[str, _Heard] = {}
@@ -193,18 +193,18 @@ class KnownBoxes:
 
     # --- boxes ----------------------------------------------------------------------------
 
-    def _boxes(self, now: float) -> list[Box]:
+    def _boxes(self, now: float) -> list[KnownBox]:
         born = self._born or {}
         names = dict.fromkeys([*self._heard, *born])
         return [self._box(name, now, born) for name in sorted(names)]
 
-    def _box(self, name: str, now: float, born: Mapping[str, tuple[float, str]]) -> Box:
+    def _box(self, name: str, now: float, born: Mapping[str, tuple[float, str]]) -> KnownBox:
         heard = self._heard.get(name)
         at, zone = born.get(name, (None, ""))
         silent = math.inf if heard is None else max(0.0, now - heard.seen)
         empty = None if heard is None or heard.empty_since is None else now - heard.empty_since
         kind = self._unheard(name, at, now) if heard is None else self._kind(name, heard, at, now)
-        return Box(
+        return KnownBox(
             name=name,
             kind=kind,
             readers=0 if heard is None else heard.readers,
@@ -248,13 +248,13 @@ class KnownBoxes:
             return False
         return born >= self._listening_since
 
-    def _believed(self, box: Box) -> Box:
+    def _believed(self, box: KnownBox) -> KnownBox:
         most = int(self._per_box * _MOST_CARRIED)
         return dataclasses.replace(
             box, readers=min(box.readers, most), capacity=min(box.capacity, most)
         )
 
-    def _carried_by_one(self, boxes: Iterable[Box]) -> int:
+    def _carried_by_one(self, boxes: Iterable[KnownBox]) -> int:
         said = [box.capacity for box in boxes if box.kind == "ready" and box.capacity > 0]
         if not said:
             return self._per_box
@@ -264,7 +264,7 @@ class KnownBoxes:
 
     # --- demand ---------------------------------------------------------------------------
 
-    def _needed(self, boxes: Sequence[Box], now: float) -> Demand:
+    def _needed(self, boxes: Sequence[KnownBox], now: float) -> Demand:
         here = sum(box.readers for box in boxes if box.silent_for is None)
         lost = sum(box.readers for box in boxes if box.silent_for is not None)
         self._peaks.add(here, now=now)
@@ -284,14 +284,14 @@ class KnownBoxes:
             per_box=self._per_box,
         )
 
-    def _kept(self, boxes: Sequence[Box]) -> Demand:
+    def _kept(self, boxes: Sequence[KnownBox]) -> Demand:
         here = sum(box.readers for box in boxes if box.silent_for is None)
         lost = sum(box.readers for box in boxes if box.silent_for is not None)
         # A box that never reported may be full.
         unknown = sum(self._per_box for box in boxes if box.kind == "unknown")
         return Demand(readers=here, missing=lost + unknown, per_box=self._per_box)
 
-    def _connects(self, boxes: Iterable[Box]) -> float:
+    def _connects(self, boxes: Iterable[KnownBox]) -> float:
         most = min(self._plan.connects_per_box, _MOST_COMING * self._per_box / self._plan.lead)
         return sum(
             min(self._heard[box.name].connects, most)

@@ -20,7 +20,7 @@ from wholesale.scaler.drivers import Driver
 from wholesale.scaler.drivers.cloudwatch import CloudWatch, Watching
 from wholesale.scaler.drivers.command import CommandDriver
 from wholesale.scaler.drivers.none import NoDriver
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
 DRIVERS: Final = ("none", "command", "aws", "world")
 
@@ -38,7 +38,7 @@ def seconds(_context: click.Context, parameter: click.Parameter, value: str) -> 
     return float(found[1]) * _UNITS[found[2]]
 
 
-_DEFAULT: Final = Plan()
+_DEFAULT: Final = ScalingPlan()
 # Name, type, and text for --help.
 _PLAN: Final[tuple[tuple[str, Any, str], ...]] = (
     ("per-box", int, "Readers that one box carries."),
@@ -54,12 +54,12 @@ _PLAN: Final[tuple[tuple[str, Any, str], ...]] = (
 
 
 def only_plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that make a :class:`Plan`; the command gets it as ``plan``."""
+    """Add the options that make a :class:`ScalingPlan`; the command gets it as ``plan``."""
 
     @functools.wraps(command)
     def with_plan(**given: Any) -> Any:
         fields = {name.replace("-", "_"): given.pop(name.replace("-", "_")) for name, _, _ in _PLAN}
-        return command(plan=Plan(**fields), **given)
+        return command(plan=ScalingPlan(**fields), **given)
 
     for name, kind, text in reversed(_PLAN):
         field = name.replace("-", "_")
@@ -87,7 +87,7 @@ def only_plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
 class ScalerOptions:
     """The options of a scaler: its plan, and its driver."""
 
-    plan: Plan
+    plan: ScalingPlan
     driver: str
     command: str | None
     group: str | None
@@ -133,7 +133,7 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def with_scaler_options(
-        plan: Plan,
+        plan: ScalingPlan,
         driver: str,
         command_line: str | None,
         group: str | None,

@@ -1,6 +1,6 @@
 """A scaler in its region: receives load reports on the core, decides each second, and acts.
 
-Two or more run in a region, and none leads (wholesale.scaler.brain). A scaler without a link to the
+Two or more run in a region, and none leads (wholesale.scaler.deciding). A scaler without a link to the
 core decides nothing, and reports that.
 """
 
@@ -19,7 +19,7 @@ from newsfabric.amqp.spread import cancel_all
 from newsfabric.errors import LinkError
 from newsfabric.messages import control
 from newsfabric.messages.control import DrainOrder, encode_drain
-from newsfabric.process.figures import Figures
+from newsfabric.process.figures import ProcessFigures
 from newsfabric.process.operators import OperatorsApplication
 from newsfabric.process.reporting import Reporting, Speaker
 from newsfabric.process.service import DocumentHandler, Readiness, operators_routes, serving, up
@@ -30,11 +30,11 @@ from wholesale.common.http import NotFoundHandler
 from wholesale.common.own_queue import consume_own
 from wholesale.scaler import counters
 from wholesale.scaler.acting import Acting
-from wholesale.scaler.brain import Brain, counts
+from wholesale.scaler.deciding import Brain, counts
 from wholesale.scaler.choice import Decision
 from wholesale.scaler.drivers import Driver
 from wholesale.scaler.drivers.cloudwatch import Watching
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class ScalerSettings:
     port: int = 0
     tls: ServerFiles | None = None
     admin_hosts: tuple[str, ...] = ()
-    plan: Plan = dataclasses.field(default_factory=Plan)
+    plan: ScalingPlan = dataclasses.field(default_factory=ScalingPlan)
 
 
 class ScalerService:
@@ -88,7 +88,7 @@ class ScalerService:
             Speaker(
                 kind="scaler", name=settings.name, region=settings.region, login=settings.login
             ),
-            figures=Figures(counters.FIGURES),
+            figures=ProcessFigures(counters.FIGURES),
             readiness=self.readiness,
             draining=lambda: self._draining,
             outcomes=counters.REPORTS,

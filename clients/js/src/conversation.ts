@@ -4,10 +4,10 @@
  * Who we are is said first on each connection, then what we follow, then what is still to be asked.
  */
 
-import { Login } from "./login.ts";
+import { LoginState } from "./login.ts";
 import { dispatch } from "./notes.ts";
 import type { Handlers, Output, ToConnection } from "./notes.ts";
-import { Outbox } from "./outbox.ts";
+import { VerbOutbox } from "./outbox.ts";
 import type { Random } from "./regions.ts";
 import { Requests } from "./requests.ts";
 import type { Timers } from "./timers.ts";
@@ -21,7 +21,7 @@ const TOO_MANY = 111;
 
 type Note = Exclude<ToConnection, { t: "look" }>;
 
-interface Options {
+interface ConversationOptions {
   timers: Timers;
   random: Random;
   /** Takes verbs for the gateway, at a pace that it takes, and notes for the tabs. */
@@ -33,21 +33,21 @@ interface Options {
 }
 
 export class Conversation {
-  #options: Options;
+  #options: ConversationOptions;
   #timers: Timers;
-  #outbox = new Outbox();
-  #login: Login;
+  #outbox = new VerbOutbox();
+  #login: LoginState;
   #topics: Topics;
   #requests: Requests;
   #isOpen = false;
   #haste = 0; // tokens in a row that had to be renewed at once: it is this device's clock that is wrong
 
-  constructor(options: Options) {
+  constructor(options: ConversationOptions) {
     const { out, timers } = options;
     this.#options = options;
     this.#timers = timers;
     const paced = { send: (verb: Verb) => this.#outbox.say(verb), tell: out.tell };
-    this.#login = new Login(paced, options.random);
+    this.#login = new LoginState(paced, options.random);
     this.#topics = new Topics(paced, this.#outbox);
     this.#requests = new Requests(paced, timers, (topic) => this.#topics.isServed(topic));
     timers.when({

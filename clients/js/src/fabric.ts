@@ -2,7 +2,7 @@
 
 import { FabricError, TRANSPORTS } from "./api.ts";
 import type { ConnectOptions, Fabric, Login, Message, Page, State, Statistics, SubscribeOptions, Subscription, Token } from "./api.ts";
-import { Connection } from "./connection.ts";
+import { SharedConnection } from "./connection.ts";
 import { HEARTBEAT } from "./liveness.ts";
 import type { Events, ToConnection } from "./notes.ts";
 import { checkConnect, checkSubscribe, checkTopic } from "./options.ts";
@@ -51,7 +51,7 @@ export class PageFabric implements Fabric {
     this.#tabs = new Tabs({
       name: `newsfabric ${urls} ${transports}`,
       subscriber: this.#subscriber,
-      open: (tell) => new Connection({ ...connecting, tell }),
+      open: (tell) => new SharedConnection({ ...connecting, tell }),
       share: share && Boolean(page),
     });
     if (page) this.#watchPage(page, this.#tabs);

@@ -1,7 +1,7 @@
 /** Web Locks: each is held by one tab of an origin at most, and never outlives it. */
 
 /** Resolves when the lock is ours no more: released (what `whenHeld` returned is settled), stolen, or not waited for any longer. */
-export async function holdLock(name: string, options: LockOptions, whenHeld: () => unknown): Promise<void> {
+export async function holdLock(name: string, options: LocksOptions, whenHeld: () => unknown): Promise<void> {
   try {
     await navigator.locks.request(name, options, whenHeld);
   } catch (error) {
@@ -9,7 +9,7 @@ export async function holdLock(name: string, options: LockOptions, whenHeld: () 
   }
 }
 
-interface Options {
+interface LocksOptions {
   name: string;
   /** Whether this tab, which has the lock, can lead. */
   mayLead: () => boolean;
@@ -24,7 +24,7 @@ export class LeadLock {
   #release: (() => void) | null = null;
   #isQueued = false;
 
-  constructor(options: Options) {
+  constructor(options: LocksOptions) {
     this.#options = options;
   }
 
@@ -43,7 +43,7 @@ export class LeadLock {
     this.#options.onLost();
   }
 
-  async #hold(options: LockOptions): Promise<void> {
+  async #hold(options: LocksOptions): Promise<void> {
     await holdLock(this.#options.name, options, () => {
       if (options.signal) this.#isQueued = false;
       return this.#options.mayLead() ? this.#untilReleased() : undefined;

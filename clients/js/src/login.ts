@@ -16,7 +16,7 @@ import type { ErrorPush, Push } from "./wire.ts";
 
 const UNAUTHORIZED = 101;
 
-export class Login {
+export class LoginState {
   /** Who is logged in. */
   user: { user: string; expires_at: number | null } | null = null;
   #wanted = false;

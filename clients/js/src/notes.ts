@@ -6,7 +6,7 @@
  */
 
 import type { FabricError, Login, Logout, State } from "./api.ts";
-import type { Push, Refusal, Verb } from "./wire.ts";
+import type { Push, ErrorFields, Verb } from "./wire.ts";
 
 /** What a subscription wants. Its key is "tab/number". */
 export interface Wish {
@@ -37,13 +37,13 @@ export type ToTabs =
   | { t: "login"; user: string; expires_at: number | null }
   | ({ t: "logout" } & Logout)
   | { t: "token"; token: string }
-  | { t: "error"; error: Refusal }
+  | { t: "error"; error: ErrorFields }
   | { t: "token?"; question?: number }
   | { t: "answer"; key: string; push: Push }
   | { t: "left"; keys: string[] }
   | { t: "push"; push: Push; keys: string[] | null }
   | ({ t: "subscribed" } & Subscribed)
-  | { t: "refused"; topic: string; keys: string[] | null; error: Refusal };
+  | { t: "refused"; topic: string; keys: string[] | null; error: ErrorFields };
 
 /** A topic is served from `position` on; `isNews` says whether pages hear of it. */
 export interface Subscribed {

@@ -21,7 +21,7 @@ export const LIMITS: Limits = { topics: 128, verbs: 256, verbsPerSecond: 10 };
 /** So much of the limit on verbs is used: signs of life are asked for beside them. */
 const SHARE = 0.8;
 
-export class Outbox {
+export class VerbOutbox {
   /** What the gateway allows. */
   limits = LIMITS;
   #isAsked = false; // whether the gateway has told them, or is to, on this connection

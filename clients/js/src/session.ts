@@ -20,7 +20,7 @@ import { HEARTBEAT, Liveness } from "./liveness.ts";
 import type { Heartbeat } from "./liveness.ts";
 import type { Details, ToConnection, ToTabs } from "./notes.ts";
 import { keyOf } from "./regions.ts";
-import type { Answer, Candidate, Random, Regions } from "./regions.ts";
+import type { RegionAnswer, Candidate, Random, KnownRegions } from "./regions.ts";
 import { Retries } from "./retries.ts";
 import type { Loss } from "./retries.ts";
 import { Timers } from "./timers.ts";
@@ -43,8 +43,8 @@ export function nextState(state: State["state"], event: string): State["state"] 
   return STATES[state][event] ?? state;
 }
 
-interface Options {
-  regions: Regions;
+interface SessionOptions {
+  regions: KnownRegions;
   random: Random;
   emit: (effect: Effect) => void;
   transports: string[];
@@ -63,7 +63,7 @@ export class Session {
   #liveness: Liveness;
   #conversation: Conversation;
 
-  constructor({ regions, random, emit, transports, heartbeat = HEARTBEAT }: Options) {
+  constructor({ regions, random, emit, transports, heartbeat = HEARTBEAT }: SessionOptions) {
     this.#emit = emit;
     this.#retries = new Retries(random);
     const timers = this.#timers;
@@ -122,7 +122,7 @@ export class Session {
   }
 
   /** What the regions answered. A gateway that has said goodbye is obeyed, whether home is back or not. */
-  discovered(answers: Answer[], now: number): void {
+  discovered(answers: RegionAnswer[], now: number): void {
     if (!this.#timers.has("closing")) this.#finder.discovered(answers, this.state, now);
   }
 

@@ -11,28 +11,28 @@ import { isLogin } from "./conversation.ts";
 import { dispatch } from "./notes.ts";
 import type { Events, Handlers, Subscribed, ToConnection, ToTabs, Wish } from "./notes.ts";
 import { MARKS } from "./requests.ts";
-import { Seen, identityText } from "./seen.ts";
+import { SeenMessages, identityText } from "./seen.ts";
 import { isError } from "./wire.ts";
-import type { Push, Refusal, Verb } from "./wire.ts";
+import type { Push, ErrorFields, Verb } from "./wire.ts";
 
-const CLOSED: Refusal = { code: 0, reason: "the page has closed its connection" };
+const CLOSED: ErrorFields = { code: 0, reason: "the page has closed its connection" };
 
-interface Followed {
+interface FollowedTopic {
   wish: Wish;
   handlers: Omit<SubscribeOptions<any>, "since" | "rewind">;
-  seen: Seen;
+  seen: SeenMessages;
   position: string | null;
   /** Since the topic was subscribed, what came of it, and where it was before; null once all of that has come. */
   batch: { since: string | null; messages: Message[] } | null;
 }
 
-interface Asked {
+interface PendingVerb {
   verb: Verb;
   resolve: (push: Push) => void;
   reject: (error: FabricError) => void;
 }
 
-interface Options {
+interface SubscriberOptions {
   /** Tells this tab from the others. */
   id: string;
   token?: Token | null;
@@ -47,8 +47,8 @@ export class Subscriber {
   token: Token | null;
   /** Since this tab came, for all its subscriptions. */
   readonly counts = { messages: 0, repeats: 0, gaps: 0 };
-  #followed = new Map<string, Followed>(); // by key
-  #asked = new Map<string, Asked>(); // by key
+  #followed = new Map<string, FollowedTopic>(); // by key
+  #asked = new Map<string, PendingVerb>(); // by key
   #leaving = new Map<string, { left: Promise<void>; resolve: () => void }>(); // by key
   #login: string | null = null; // the token with which the browser is logged in, whichever tab has brought it
   #isClosed = false;
@@ -56,7 +56,7 @@ export class Subscriber {
   #say;
   #tell;
 
-  constructor({ id, token = null, say, tell }: Options) {
+  constructor({ id, token = null, say, tell }: SubscriberOptions) {
     this.id = id;
     this.token = token;
     this.#say = say;
@@ -78,7 +78,7 @@ export class Subscriber {
   follow(topic: string, { since = null, rewind = null, ...handlers }: SubscribeOptions<any>): Subscription {
     const key = this.#newKey();
     const wish = { key, topic, position: since, rewind };
-    const followed: Followed = { wish, handlers, seen: new Seen(), position: since, batch: null };
+    const followed: FollowedTopic = { wish, handlers, seen: new SeenMessages(), position: since, batch: null };
     if (!this.#isClosed) {
       this.#followed.set(key, followed);
       this.#say({ t: "follow", wish });
@@ -201,17 +201,17 @@ export class Subscriber {
   }
 
   /** The subscriptions that something is for, as they are before any of them is called. */
-  #of(topic: string, keys: string[] | null): Followed[] {
+  #of(topic: string, keys: string[] | null): FollowedTopic[] {
     const all = [...this.#followed.values()].filter(({ wish }) => wish.topic === topic);
     return keys ? all.filter(({ wish }) => keys.includes(wish.key)) : all;
   }
 
   /** Call one of its handlers, unless it has ended. */
-  #call<Value>({ wish }: Followed, handler: ((value: Value) => void) | undefined, value: Value): void {
+  #call<Value>({ wish }: FollowedTopic, handler: ((value: Value) => void) | undefined, value: Value): void {
     if (this.#followed.has(wish.key)) call(handler, value);
   }
 
-  #pushed(followed: Followed, push: Push): void {
+  #pushed(followed: FollowedTopic, push: Push): void {
     const { handlers, seen } = followed;
     if (typeof push.position === "string") followed.position = push.position;
     if (typeof push.id !== "string" || !seen.first(push.type === "message" ? push.id : `${push.id}${push.type}`)) {
@@ -223,7 +223,7 @@ export class Subscriber {
     else this.#call(followed, handlers.onMark, { topic: push.topic, id: push.id, identity, mark: MARKS[push.type]!, at: push.at });
   }
 
-  #message(followed: Followed, message: Message): void {
+  #message(followed: FollowedTopic, message: Message): void {
     const { handlers, batch } = followed;
     this.counts.messages += 1;
     this.#call(followed, handlers.onMessage, message);
@@ -232,7 +232,7 @@ export class Subscriber {
   }
 
   /** Keep what is replayed until all of it has come: then the gateway answers what is asked after it. */
-  async #gather(followed: Followed, since: string | null): Promise<void> {
+  async #gather(followed: FollowedTopic, since: string | null): Promise<void> {
     followed.batch = { since, messages: [] };
     // Where that is refused for the moment, live messages may be in the batch, too.
     await this.ask({ action: "ping" }).catch(() => {});
@@ -241,7 +241,7 @@ export class Subscriber {
     if (messages.length) this.#call(followed, followed.handlers.onMessages, messages);
   }
 
-  #subscribed(followed: Followed, { topic, recovered, resumed, position, isNews }: Subscribed): void {
+  #subscribed(followed: FollowedTopic, { topic, recovered, resumed, position, isNews }: Subscribed): void {
     const { handlers } = followed;
     const since = followed.position;
     if (position !== null) followed.position = position;
@@ -253,7 +253,7 @@ export class Subscriber {
     this.#call(followed, handlers.onGap, { topic });
   }
 
-  #refused(followed: Followed, error: Refusal): void {
+  #refused(followed: FollowedTopic, error: ErrorFields): void {
     const { wish, handlers } = followed;
     const problem = new FabricError({ ...error, topic: wish.topic });
     this.#call(followed, handlers.onError ?? ((error: FabricError) => this.#tell("error", error)), problem);

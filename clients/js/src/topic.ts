@@ -14,7 +14,7 @@
 import { Newcomers } from "./newcomers.ts";
 import type { Output, Subscribed, Wish } from "./notes.ts";
 import { isError } from "./wire.ts";
-import type { Push, Refusal, Verb } from "./wire.ts";
+import type { Push, ErrorFields, Verb } from "./wire.ts";
 
 const UNAUTHORIZED = 101;
 const ALREADY = 105;
@@ -22,7 +22,7 @@ const EXPIRED = 109;
 const BAD_POSITION = 112;
 
 /** Why a verb was sent for a topic, until its reply comes. */
-export interface Asked {
+export interface SentVerb {
   what: "subscribe" | "catch up" | "make way" | "subscribe newcomer" | "go on" | "leave";
   /** Whether what is subscribed begins at a position. */
   resumed?: boolean;
@@ -39,12 +39,12 @@ export class Topic {
   #serving: string[] | null = null; // whom alone messages are for, at the moment
   #position: string | null;
   #isExact = true; // no message has come since this position
-  #error: Refusal | null = null; // the last one
+  #error: ErrorFields | null = null; // the last one
   #ask;
   #tell;
 
   /** `ask` takes verbs for the gateway, whose replies come to `reply()`; `tell` takes notes for the tabs. */
-  constructor(wish: Wish, ask: (verb: Verb, asked: Asked) => void, tell: Output["tell"]) {
+  constructor(wish: Wish, ask: (verb: Verb, asked: SentVerb) => void, tell: Output["tell"]) {
     this.name = wish.topic;
     this.wishes.set(wish.key, wish);
     this.#first = wish;
@@ -115,7 +115,7 @@ export class Topic {
   }
 
   /** The gateway's reply to what was asked. */
-  reply(push: Push, asked: Asked): void {
+  reply(push: Push, asked: SentVerb): void {
     if (push.type === "unsubscribed") this.#serving = asked.what === "make way" ? [asked.key!] : null;
     else if (push.type === "subscribed") this.#subscribed(push.recovered, push.position, asked);
     else if (push.type === "pong") this.#caughtUp();
@@ -150,7 +150,7 @@ export class Topic {
     this.#ask(subscribing(this.name, { position: this.#position }), { what: "go on", resumed: true });
   }
 
-  #subscribed(recovered: boolean, position: string | null = null, { what, key, resumed = false }: Asked): void {
+  #subscribed(recovered: boolean, position: string | null = null, { what, key, resumed = false }: SentVerb): void {
     if (what === "subscribe newcomer") {
       this.#newcomers.servedFrom(position);
       this.#tellSubscribed({ keys: [key!], recovered, resumed, position, isNews: true });
@@ -169,7 +169,7 @@ export class Topic {
     this.#tell({ t: "subscribed", topic: this.name, ...how });
   }
 
-  #refused(error: Refusal, asked: Asked): void {
+  #refused(error: ErrorFields, asked: SentVerb): void {
     if (error.code === BAD_POSITION) return this.#withoutPosition(asked);
     if (error.code === ALREADY) return this.phase === "live" ? undefined : this.#subscribeAnew();
     if (asked.what === "subscribe newcomer") return this.#tell({ t: "refused", topic: this.name, keys: [asked.key!], error });
@@ -187,7 +187,7 @@ export class Topic {
   }
 
   /** Where we were is nothing that this fabric can have said: begin anew, and say that something may be missing. */
-  #withoutPosition({ what, key }: Asked): void {
+  #withoutPosition({ what, key }: SentVerb): void {
     this.#tellSubscribed({ keys: key ? [key] : this.#served(), recovered: false, resumed: true, position: null, isNews: true });
     if (what === "subscribe newcomer") return;
     this.#position = null;

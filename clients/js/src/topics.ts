@@ -1,21 +1,21 @@
 /** The topics of one connection by name, and whose reply each reply of the gateway is. Pure. */
 
 import type { Output, Wish } from "./notes.ts";
-import type { Outbox } from "./outbox.ts";
+import type { VerbOutbox } from "./outbox.ts";
 import { Topic } from "./topic.ts";
-import type { Asked } from "./topic.ts";
-import type { Push, Refusal, Verb } from "./wire.ts";
+import type { SentVerb } from "./topic.ts";
+import type { Push, ErrorFields, Verb } from "./wire.ts";
 
 const PUSHES = ["message", "acked", "read", "dismissed"];
 
 export class Topics {
   #topics = new Map<string, Topic>(); // by name
-  #asked = new Map<string, { topic: Topic; asked: Asked }>(); // by ref
+  #asked = new Map<string, { topic: Topic; asked: SentVerb }>(); // by ref
   #refs = 0;
   #out: Output;
-  #outbox: Outbox;
+  #outbox: VerbOutbox;
 
-  constructor(out: Output, outbox: Outbox) {
+  constructor(out: Output, outbox: VerbOutbox) {
     this.#out = out;
     this.#outbox = outbox;
   }
@@ -126,7 +126,7 @@ export class Topics {
     return !this.#topics.has(name) && ![...this.#asked.values()].some(({ topic }) => topic.name === name);
   }
 
-  #ask(verb: Verb, asked: { topic: Topic; asked: Asked }): void {
+  #ask(verb: Verb, asked: { topic: Topic; asked: SentVerb }): void {
     this.#refs += 1;
     const ref = `t${this.#refs}`;
     this.#asked.set(ref, asked);
@@ -134,6 +134,6 @@ export class Topics {
   }
 }
 
-function tooMany(most: number): Refusal {
+function tooMany(most: number): ErrorFields {
   return { code: 106, reason: `${most} topics are followed already, and a connection may have no more: unsubscribe from one first` };
 }

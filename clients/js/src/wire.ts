@@ -22,7 +22,7 @@ export interface Push {
 }
 
 /** What a push of type "error" says. */
-export interface Refusal {
+export interface ErrorFields {
   code: number;
   reason?: string;
   temporary?: boolean;
@@ -30,7 +30,7 @@ export interface Refusal {
 }
 
 /** A push that refuses something, or one of ours that looks like it. */
-export type ErrorPush = Push & Refusal;
+export type ErrorPush = Push & ErrorFields;
 
 /** Whether the gateway refuses something with this push. */
 export function isError(push: Push): push is ErrorPush {

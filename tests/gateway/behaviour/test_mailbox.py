@@ -19,7 +19,7 @@ from gateway.memory.hub import HubLimits
 from newsfabric.amqp import Message
 from newsfabric.errors import StoreUnavailable
 from newsfabric.messages.envelope import Envelope, ms_of_id
-from newsfabric.messages.mailbox import ANNOUNCEMENT, Kept, MarkKind, UserMark, encode_mark
+from newsfabric.messages.mailbox import ANNOUNCEMENT, KeptMessage, MarkKind, UserMark, encode_mark
 from newsfabric.store.memory import MemoryStore
 from newsfabric.store.rules import clock_ms
 
@@ -39,7 +39,7 @@ class Store(MemoryStore):
         self.open.set()
         self.asked = asyncio.Event()
 
-    async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
+    async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[KeptMessage]]:
         self.reads.append(len(topics))
         await asyncio.sleep(0)
         if self.away:

@@ -11,7 +11,7 @@ import pytest
 from localfabric.world.layout import lay_out
 from localfabric.world.options import WorldOptions
 from localfabric.world.processes import kill, marked
-from localfabric.world.programs import Program
+from localfabric.world.programs import ServiceProgram
 from localfabric.world.running import Running
 from localfabric.world.state import Notes, engine_said, make_folder
 
@@ -23,7 +23,7 @@ def told(state: Path, notes: Notes) -> dict[str, str]:
     """Return the environment of a service that is started in the world of ``notes``."""
     layout = lay_out(OPTIONS, state)
     running = Running(layout, notes, {})
-    running.start_program(Program(name="tells", command=(sys.executable, "-c", TELLS)))
+    running.start_program(ServiceProgram(name="tells", command=(sys.executable, "-c", TELLS)))
     try:
         running._children["tells"].wait(timeout=60)
     finally:

@@ -9,7 +9,7 @@ import pytest
 
 from newsfabric.errors import WorldError
 from operations.hosts.described import Host
-from operations.hosts.remote import Seen, run_here, seen
+from operations.hosts.remote import HostReport, run_here, seen
 
 BOX = Host("oregon-retail-1", "oregon", "retail")
 CLEAR = "\x1b[2J"
@@ -68,7 +68,7 @@ def test_of_a_gateways_answers_only_plain_values_are_kept() -> None:
         "more": {"a": 1},
     }
     found = seen(BOX, document(load=load, engine=["native"]))
-    assert isinstance(found, Seen)
+    assert isinstance(found, HostReport)
     assert found.load == {
         "connections": 7,
         "ready": True,

@@ -20,7 +20,7 @@ from newsfabric.messages.envelope import encode
 from newsfabric.topics import TopicPolicy, TopicTable
 from operations.mirror.carrier import Carrier, SendBuffer
 from operations.mirror.copying import Copying, Heard, carried_patterns
-from operations.mirror.ledger import Outcome
+from operations.mirror.share_record import Outcome
 
 TABLE = TopicTable(
     [

@@ -19,7 +19,7 @@ from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 from newsfabric.amqp import Links
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.errors import ConfigError, StoreUnavailable
-from newsfabric.messages.mailbox import MARK_KEY, Kept, UserMark, encode_mark
+from newsfabric.messages.mailbox import MARK_KEY, KeptMessage, UserMark, encode_mark
 from newsfabric.store.memory import MemoryStore
 from newsfabric.store.rules import clock_ms
 from newsfabric.topics import TopicTable
@@ -42,7 +42,7 @@ class UnreachableStore(MemoryStore):
 class Away(MemoryStore):
     """A store that answers health checks, but fails when it is used."""
 
-    async def kept(self, topic: str, id: str) -> Kept | None:
+    async def kept(self, topic: str, id: str) -> KeptMessage | None:
         raise StoreUnavailable("gone")
 
 

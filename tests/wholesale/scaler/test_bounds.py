@@ -11,7 +11,7 @@ from fleets import PLAN, Fleet, report
 
 from wholesale.scaler.choice import DRAIN_EVERY, LEAVING_AT_ONCE, REPLACE_EVERY, STEP_EVERY
 from wholesale.scaler.known_boxes import FORGET, LASTING, REFUGE, SILENT_AFTER, SLOPE, KnownBoxes
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
 ZONED = dataclasses.replace(PLAN, zones=3, least=6)
 
@@ -88,7 +88,7 @@ def test_a_minute_of_silence_counts_as_there_and_then_a_zone_of_it_as_lost() -> 
 
 
 def test_the_next_step_waits_however_fast_boxes_come() -> None:
-    fleet = Fleet(Plan(per_box=1000, zones=1, least=200, most=500))
+    fleet = Fleet(ScalingPlan(per_box=1000, zones=1, least=200, most=500))
     fleet.add(*(report(f"b{n}") for n in range(3)))
     fleet.run(12)
     wants = []

@@ -10,11 +10,11 @@ from fleets import PLAN, Fleet, report
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wholesale.scaler.brain import Brain
+from wholesale.scaler.deciding import Brain
 from wholesale.scaler.choice import ENDED_AFTER, LISTEN, OBEY, OTHERS_ENDED_AFTER, Decision
 from wholesale.scaler.drivers import Instance
 from wholesale.scaler.known_boxes import FORGET
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
 
 def fleet_of(boxes: int, readers: int = 500) -> Fleet:
@@ -163,7 +163,7 @@ class Truth:
             self.state, self.readers = "ready", 300
 
 
-PLAN_OF_MANY = Plan(
+PLAN_OF_MANY = ScalingPlan(
     per_box=1000, boot=60.0, drain=60.0, zones=2, least=2, most=40, calm=120.0, headroom=0.3
 )
 EVENTS = (
@@ -183,7 +183,7 @@ EVENTS = (
 )
 
 
-class Region:
+class RealBoxes:
     """The real state of boxes, and a scaler that hears a part of it."""
 
     def __init__(self, seed: int) -> None:
@@ -302,7 +302,7 @@ class Region:
 def test_no_box_that_has_readers_is_ended_whatever_is_not_heard(
     seed: int, events: list[tuple[int, str]]
 ) -> None:
-    region = Region(seed)
+    region = RealBoxes(seed)
     for pause, event in events:
         for _ in range(pause):
             region.second()
@@ -313,7 +313,7 @@ def test_no_box_that_has_readers_is_ended_whatever_is_not_heard(
 
 def test_such_a_region_does_grow_and_shrink() -> None:
     # Otherwise the test above would prove nothing.
-    region = Region(1)
+    region = RealBoxes(1)
     for event in ("crowd_comes", "crowd_goes", "crowd_comes", "crowd_goes"):
         region.happens(event)
         for _ in range(1500):

@@ -63,7 +63,7 @@ _PASSED_ON: Final = ("Authorization",)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
+class HistoryReply:
     """The reply of a gateway: its HTTP status, and JSON."""
 
     status: int
@@ -102,7 +102,7 @@ class CatchingUp:
 
     async def ask(
         self, boxes: Sequence[LoadReport], query: Mapping[str, str], headers: Mapping[str, str]
-    ) -> Answer:
+    ) -> HistoryReply:
         """Return the reply to ``query`` of the first of ``boxes`` that can reply, or HttpProblem.
 
         Cancel it when nobody waits for the reply any more.
@@ -120,7 +120,7 @@ class CatchingUp:
 
     async def _ask_some(
         self, boxes: Sequence[LoadReport], query: Mapping[str, str], headers: Mapping[str, str]
-    ) -> Answer:
+    ) -> HistoryReply:
         if self._asking >= _AT_ONCE or self._left.are_many():
             raise _busy()
         boxes = [box for box in boxes if not self._left.is_slow(box.box)]
@@ -139,7 +139,7 @@ class CatchingUp:
 
     async def _ask(
         self, box: LoadReport, query: Mapping[str, str], headers: Mapping[str, str]
-    ) -> Answer | None:
+    ) -> HistoryReply | None:
         body = _Body(self._room)
         request = HTTPRequest(
             f"{urljoin(box.sse_url, 'history')}?{urlencode(query)}",
@@ -157,7 +157,7 @@ class CatchingUp:
             # Draining, full, or the rate limit is exceeded: another gateway may reply.
             if response.code >= 500 or response.code == 429:
                 return None
-            return Answer(response.code, bytes(body.held))
+            return HistoryReply(response.code, bytes(body.held))
         except (OSError, ValueError, HTTPClientError) as exc:
             logger.debug("%s can't be asked: %s", box.box, exc)
             return None

@@ -19,7 +19,7 @@ from newsfabric.amqp.message import Message
 from newsfabric.errors import StoreError
 from newsfabric.line_limits import LineLimit
 from newsfabric.messages.control import OVERLOAD, PUBLISHER_NOT_ALLOWED, Receipt
-from newsfabric.messages.envelope import DEFAULT_LIMITS, JSON, Limits, identity_of_id
+from newsfabric.messages.envelope import DEFAULT_LIMITS, JSON, MessageLimits, identity_of_id
 from newsfabric.numbers import whole_number
 from newsfabric.process.service import answer_preflight
 from newsfabric.store import Store
@@ -31,11 +31,11 @@ from wholesale.frontdesk.api.access import PublishAccess
 from wholesale.frontdesk.api.answers import (
     ENDPOINTS_TTL,
     RETRY_MS,
-    Endpoints,
+    EndpointsReply,
     history_document,
 )
 from wholesale.frontdesk.api.awaiting import Receipts
-from wholesale.frontdesk.api.catching_up import Answer, CatchingUp
+from wholesale.frontdesk.api.catching_up import CatchingUp, HistoryReply
 from wholesale.frontdesk.api.publication import (
     check_many,
     check_query,
@@ -77,7 +77,7 @@ class OpenHandler(JsonHandler):
 class EndpointsHandler(OpenHandler):
     """``GET /endpoints.json``: the gateways to connect to, or 503 with the other regions."""
 
-    def initialize(self, boxes: Boxes, endpoints: Endpoints) -> None:
+    def initialize(self, boxes: Boxes, endpoints: EndpointsReply) -> None:
         """Set the known ``boxes``, and ``endpoints``, which makes the reply. Called by Tornado."""
         self._boxes = boxes
         self._endpoints = endpoints
@@ -118,7 +118,7 @@ class HistoryHandler(OpenHandler):
         self._boxes = boxes
         self._catching_up = catching_up
         self._pace = pace
-        self._asking: asyncio.Future[Answer] | None = None
+        self._asking: asyncio.Future[HistoryReply] | None = None
         self._left = False
 
     async def get(self) -> None:
@@ -218,7 +218,7 @@ class PublishHandler(JsonHandler):
         repeats: Repeats,
         topics: TopicTable,
         access: PublishAccess,
-        limits: Limits,
+        limits: MessageLimits,
         draining: Callable[[], bool],
         login: str | None,
     ) -> None:

@@ -22,7 +22,7 @@ from newsfabric.messages.envelope import (
     JSON,
     MAX_EXPIRATION,
     MAX_INTEGER,
-    Limits,
+    MessageLimits,
     identity_text,
     receive,
 )
@@ -84,7 +84,7 @@ def parse_publication(
     idempotency_key: str | None,
     fresh_id: str,
     now_ms: int,
-    limits: Limits,
+    limits: MessageLimits,
     caller: str | None = None,
     login: str | None = None,
 ) -> Message:
@@ -109,7 +109,9 @@ def parse_publication(
     return Message(topic, body, _as_caller(properties, caller, login))
 
 
-def rehearse(message: Message, topics: TopicTable, limits: Limits, *, now_ms: int) -> Receipt:
+def rehearse(
+    message: Message, topics: TopicTable, limits: MessageLimits, *, now_ms: int
+) -> Receipt:
     """Return the receipt that a router would send for ``message`` now, if a shovel brought it.
 
     A receipt "routed" has an identity and no id. Repeats and overload are unknown here.

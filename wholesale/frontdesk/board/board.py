@@ -27,7 +27,7 @@ from wholesale.frontdesk.api import counters
 from wholesale.frontdesk.board.answers_elsewhere import MAX_ANSWER_BYTES, parse_answer
 from wholesale.frontdesk.board.board_access import read_board_keys
 from wholesale.frontdesk.board.elsewhere import ASK_AGAIN, ASK_EVERY
-from wholesale.frontdesk.board.picture import Picture, Place
+from wholesale.frontdesk.board.picture import FrontdeskPlace, Picture
 from wholesale.frontdesk.board.plots import EVERY_MS, Plots, point_of
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Board:
 
     def __init__(
         self,
-        place: Place,
+        place: FrontdeskPlace,
         *,
         reaches: Callable[[], tuple[bool, bool]],
         key_file: Path | None = None,

@@ -18,7 +18,12 @@ from newsfabric.messages.envelope import JSON
 from newsfabric.tokens import Login
 from wholesale.common.http import RETRY, AskerPace, HttpProblem, JsonHandler
 from wholesale.frontdesk.board.board import Board
-from wholesale.frontdesk.board.board_access import COOKIE, MAX_COOKIE_TOKEN, BoardAccess, Refusal
+from wholesale.frontdesk.board.board_access import (
+    COOKIE,
+    MAX_COOKIE_TOKEN,
+    BoardAccess,
+    BoardRefusal,
+)
 from wholesale.frontdesk.pages.handlers import FOLDER, PageHandler
 
 #: Requests of one address; verifying a token's signature takes a tenth of a millisecond.
@@ -69,7 +74,7 @@ class _BoardHandler(JsonHandler):
         if not self._access.is_open_to(headers):
             self._pace.mind(self.request)
         found = await self._access.check(headers, self.get_cookie(COOKIE), own=self.own)
-        if isinstance(found, Refusal):
+        if isinstance(found, BoardRefusal):
             raise problem(found)
         if isinstance(found, Login):
             self._until = found.ends_ms / 1000
@@ -167,7 +172,7 @@ class BoardLoginHandler(JsonHandler):
         if len(token) > MAX_COOKIE_TOKEN:
             raise HttpProblem(403, "too_long", f"a cookie holds {MAX_COOKIE_TOKEN} characters")
         found = await self._access.login(token)
-        if isinstance(found, Refusal):
+        if isinstance(found, BoardRefusal):
             raise HttpProblem(403, found.reason, found.detail)
         left = max(0, int(found.ends_ms / 1000 - time.time()))
         secure = self.request.protocol == "https" or (origin or "").startswith("https:")
@@ -204,7 +209,7 @@ def _own_origin(request: HTTPServerRequest) -> str | None:
     return origin
 
 
-def problem(refusal: Refusal) -> HttpProblem:
+def problem(refusal: BoardRefusal) -> HttpProblem:
     """Return ``refusal`` as an HTTP error; a 401 asks for a token (RFC 9110 section 15.5.2)."""
     asks = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else {}
     return HttpProblem(refusal.status, refusal.reason, refusal.detail, headers=asks)

@@ -21,8 +21,8 @@ from newsfabric.messages.reports import NodeSeen, Report, ShovelSeen
 from wholesale.frontdesk.board import region_page
 from wholesale.frontdesk.board.elsewhere import Elsewhere
 from wholesale.frontdesk.board.endings import endings
-from wholesale.frontdesk.board.events import EventKind, Events
-from wholesale.frontdesk.board.region_page import MAX_REASONS, Seen, shovel_moves, state_of
+from wholesale.frontdesk.board.events import EventKind, EventRing
+from wholesale.frontdesk.board.region_page import MAX_REASONS, ReportedItem, shovel_moves, state_of
 from wholesale.frontdesk.presence.presence import BOX, GONE_AFTER, Known, Presence
 
 # Seconds between two checks. After a longer time this process was stopped, and missed reports.
@@ -32,7 +32,7 @@ QUIET_AT_FIRST: Final = 5.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class FrontdeskPlace:
     """The place of a frontdesk in its fabric.
 
     ``planned``: cluster of its region → its nodes; ``others``: other region → its frontdesk's URL.
@@ -59,9 +59,9 @@ class Place:
 class Picture:
     """The knowledge of one frontdesk. Times: ``now`` is monotonic, ``now_ms`` the wall clock."""
 
-    def __init__(self, place: Place, now: float, now_ms: int) -> None:
+    def __init__(self, place: FrontdeskPlace, now: float, now_ms: int) -> None:
         self.place = place
-        self.events = Events(now_ms)
+        self.events = EventRing(now_ms)
         self.elsewhere = Elsewhere(place.others, self.events, now)
         self._presence = Presence(place.region)
         self._reaches = {place.core: False, place.client: False}
@@ -250,7 +250,7 @@ class Picture:
 def _wrong(
     listed: Sequence[Known],
     clusters: Sequence[Mapping[str, Any]],
-    shovels: Mapping[tuple[str, str], Seen],
+    shovels: Mapping[tuple[str, str], ReportedItem],
 ) -> Iterator[str]:
     for cluster in clusters:
         for node in cluster["nodes"]:

@@ -15,7 +15,7 @@ from newsfabric.line_limits import RepeatedFailures
 from wholesale.scaler.drivers import DriverError
 
 if TYPE_CHECKING:
-    from wholesale.scaler.drivers.aws import Cloud
+    from wholesale.scaler.drivers.aws import AwsClient
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class Watching(Protocol):
 class CloudWatch:
     """Puts metrics into ``namespace``. The caller owns ``cloud``."""
 
-    def __init__(self, namespace: str, cloud: Cloud, *, every: float = EVERY) -> None:
+    def __init__(self, namespace: str, cloud: AwsClient, *, every: float = EVERY) -> None:
         self._namespace = namespace
         self._cloud = cloud
         self._every = every

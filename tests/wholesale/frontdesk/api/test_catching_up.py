@@ -17,7 +17,7 @@ from newsfabric.messages.control import LoadReport
 from newsfabric.topics import TopicTable
 from wholesale.common.http import HttpProblem
 from wholesale.frontdesk.api import catching_up, counters
-from wholesale.frontdesk.api.catching_up import Answer, CatchingUp
+from wholesale.frontdesk.api.catching_up import CatchingUp, HistoryReply
 
 MIB = 1 << 20
 LARGE = b'"%s"' % (b"x" * (4 * MIB))
@@ -32,7 +32,7 @@ async def house(topics: TopicTable) -> AsyncIterator[House]:
         yield house
 
 
-class Gateway:
+class SlowGateway:
     """A gateway that sends one half of each answer, and the rest when ``go_on`` is set."""
 
     def __init__(self, port: int, go_on: asyncio.Event) -> None:
@@ -42,7 +42,7 @@ class Gateway:
 
 
 @contextlib.asynccontextmanager
-async def gateway(status: bytes = b"200 OK") -> AsyncIterator[Gateway]:
+async def gateway(status: bytes = b"200 OK") -> AsyncIterator[SlowGateway]:
     connections: set[asyncio.Task[None]] = set()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -62,7 +62,7 @@ async def gateway(status: bytes = b"200 OK") -> AsyncIterator[Gateway]:
             await writer.drain()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    it = Gateway(server.sockets[0].getsockname()[1], asyncio.Event())
+    it = SlowGateway(server.sockets[0].getsockname()[1], asyncio.Event())
     try:
         yield it
     finally:
@@ -108,7 +108,7 @@ async def test_a_gateway_that_can_not_now_is_left_for_the_next_one(status: bytes
         for one in (unable, there):
             one.go_on.set()
         answer = await catching.ask([unable.box, there.box], {"topic": "small"}, {})
-        assert (answer, unable.asked, there.asked) == (Answer(200, SMALL), 1, 1)
+        assert (answer, unable.asked, there.asked) == (HistoryReply(200, SMALL), 1, 1)
         assert await asked(catching, unable.box, "small") == UNAVAILABLE
         catching.close()
 
@@ -180,7 +180,7 @@ async def test_readers_who_leave_a_silent_box_keep_nobody_from_another_one():
         # No request waits for the silent one any more.
         for _ in range(100):
             answer = await catching.ask([silent_box, there.box], {"topic": "small"}, {})
-            assert answer == Answer(200, SMALL)
+            assert answer == HistoryReply(200, SMALL)
         assert await asked(catching, silent_box, "small") == UNAVAILABLE
         # It answers its requests.
         silent.go_on.set()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from wholesale.frontdesk.board.events import MAX_TEXT, MOST, Events
+from wholesale.frontdesk.board.events import MAX_TEXT, MOST, EventRing
 
 
 def test_the_last_hundred_stay_newest_last():
-    events = Events(1000)
+    events = EventRing(1000)
     for n in range(MOST + 20):
         events.add("oregon", "node_away", str(n), "…", float(n))
     listed = events.document(200.0, 200_000)
@@ -23,7 +23,7 @@ def test_the_last_hundred_stay_newest_last():
 
 
 def test_only_newer_ones_can_be_asked_for():
-    events = Events(0)
+    events = EventRing(0)
     events.add("oregon", "node_away", "a", "…", 0.0)
     last = events.last
     events.add("oregon", "node_back", "a", "…", 0.0)
@@ -32,21 +32,21 @@ def test_only_newer_ones_can_be_asked_for():
 
 
 def test_numbers_go_on_in_a_process_that_begins_later():
-    before, after = Events(1_000_000), Events(1_000_500)
+    before, after = EventRing(1_000_000), EventRing(1_000_500)
     before.add("oregon", "node_away", "a", "…", 0.0)
     after.add("oregon", "node_away", "a", "…", 0.0)
     assert after.last > before.last
 
 
 def test_texts_are_bounded():
-    events = Events(0)
+    events = EventRing(0)
     events.add("oregon", "node_away", "a" * 999, "b" * 999, 0.0)
     (event,) = events.document(0.0, 0)
     assert (len(event["who"]), len(event["text"])) == (MAX_TEXT, MAX_TEXT)
 
 
 def test_who_has_most_to_say_pushes_out_its_own_events_first():
-    events = Events(0)
+    events = EventRing(0)
     events.add("oregon", "process_gone", "oregon-router-1", "…", 0.0)
     for n in range(10 * MOST):
         events.add("oregon", "box_draining", "oregon-retail-7", "…", float(n))
@@ -57,7 +57,7 @@ def test_who_has_most_to_say_pushes_out_its_own_events_first():
 
 
 def test_a_region_that_has_most_to_say_pushes_out_its_own_events_first():
-    events = Events(0)
+    events = EventRing(0)
     for n in range(MOST // 2):
         events.add("oregon", "node_away", f"node-{n}", "…", float(n))
     for n in range(10 * MOST):

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, get_args
 
 from newsfabric.topics import TopicClass
-from operations.mirror.delays import Delays
+from operations.mirror.delays import DelayHistogram
 
 Side = Literal["here", "there"]
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
@@ -56,7 +56,7 @@ class _Entry:
         return self.here if side == "here" else self.there
 
 
-class SideTally:
+class SideSums:
     """Sums of one class on one side. ``delays`` are the run's, ``recent`` since :meth:`turn`."""
 
     def __init__(self) -> None:
@@ -65,8 +65,8 @@ class SideTally:
         self.doubled = 0
         #: By the outcome of the sending; on the original's side all are ``taken``.
         self.missing: collections.Counter[str] = collections.Counter()
-        self.delays = Delays()
-        self.recent = Delays()
+        self.delays = DelayHistogram()
+        self.recent = DelayHistogram()
 
     def document(self) -> dict[str, Any]:
         """Return this side's part of the mirror's JSON document; delays are in ms."""
@@ -81,13 +81,13 @@ class SideTally:
         }
 
 
-class Tally:
+class ClassSums:
     """The sums of one class: messages in the share, outcomes of the sending, both sides."""
 
     def __init__(self) -> None:
         self.shared = 0
         self.outcomes: collections.Counter[Outcome] = collections.Counter()
-        self.sides: dict[Side, SideTally] = {side: SideTally() for side in SIDES}
+        self.sides: dict[Side, SideSums] = {side: SideSums() for side in SIDES}
 
     def document(self) -> dict[str, Any]:
         """Return this class's part of the mirror's JSON document."""
@@ -95,7 +95,7 @@ class Tally:
         return {"shared": self.shared, "outcomes": dict(self.outcomes)} | sides
 
 
-class Ledger:
+class ShareRecord:
     """All messages that aren't judged yet, and the sums of the judged ones.
 
     ``on_delay`` is called with each delay, in seconds.
@@ -108,7 +108,7 @@ class Ledger:
         most: int = _MOST_ENTRIES,
         on_delay: Callable[[Side, TopicClass, float], None] = lambda *_: None,
     ) -> None:
-        self.tallies: dict[TopicClass, Tally] = {name: Tally() for name in CLASSES}
+        self.tallies: dict[TopicClass, ClassSums] = {name: ClassSums() for name in CLASSES}
         #: Messages given to the other fabric's broker.
         self.sent = 0
         #: Messages that the observer of the original received and the mirror never heard.
@@ -241,4 +241,4 @@ class Ledger:
         """Begin a new interval."""
         for tally in self.tallies.values():
             for side in tally.sides.values():
-                side.recent = Delays()
+                side.recent = DelayHistogram()

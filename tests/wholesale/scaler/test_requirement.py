@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newsfabric.errors import ConfigError
-from wholesale.scaler.plan import NOTICE, Plan
-from wholesale.scaler.wish import Demand, boxes_for, spread_over, wish
+from wholesale.scaler.plan import NOTICE, ScalingPlan
+from wholesale.scaler.requirement import Demand, boxes_for, spread_over, wish
 
-PLAN = Plan(per_box=1000, headroom=0.5, boot=70.0, zones=1, least=0, most=1000)
+PLAN = ScalingPlan(per_box=1000, headroom=0.5, boot=70.0, zones=1, least=0, most=1000)
 
 
 def demand(readers: float = 0, **fields: float) -> Demand:
@@ -39,12 +39,12 @@ def test_readers_of_silent_boxes_are_counted() -> None:
 
 
 def test_arrivals_a_second_need_doors() -> None:
-    plan = Plan(per_box=1000, connects_per_box=10.0, least=0)
+    plan = ScalingPlan(per_box=1000, connects_per_box=10.0, least=0)
     assert wish(demand(0, connects=41.0), plan).boxes == 5
 
 
 def test_one_zone_may_be_lost() -> None:
-    plan = Plan(per_box=1000, headroom=0.0, zones=3, least=0)
+    plan = ScalingPlan(per_box=1000, headroom=0.0, zones=3, least=0)
     assert wish(demand(7000), plan).boxes == 11
 
 
@@ -59,7 +59,7 @@ def test_no_fewer_boxes_would_survive_the_loss_of_the_fullest_zone(full: int, zo
 
 
 def test_the_bounds_hold_and_what_would_be_needed_is_said() -> None:
-    plan = Plan(per_box=1000, headroom=0.5, zones=1, least=2, most=3)
+    plan = ScalingPlan(per_box=1000, headroom=0.5, zones=1, least=2, most=3)
     assert wish(demand(0), plan).boxes == 2
     many = wish(demand(5000), plan)
     assert (many.boxes, many.unbounded) == (3, 10)
@@ -117,9 +117,9 @@ def test_so_many_boxes_carry_it_and_one_less_doesnt(amount: int, each: int) -> N
 )
 def test_a_plan_that_cant_be_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
-        Plan(**wrong)  # type: ignore[arg-type]
+        ScalingPlan(**wrong)  # type: ignore[arg-type]
 
 
 def test_a_box_goes_no_sooner_than_another_could_have_come_and_it_could_have_left() -> None:
-    assert Plan(boot=400.0, drain=300.0, calm=60.0).patience == 700.0
-    assert Plan(boot=10.0, drain=10.0, calm=60.0).patience == 60.0
+    assert ScalingPlan(boot=400.0, drain=300.0, calm=60.0).patience == 700.0
+    assert ScalingPlan(boot=10.0, drain=10.0, calm=60.0).patience == 60.0

@@ -12,21 +12,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from newsfabric.messages.control import LoadReport
-from wholesale.scaler.choice import Choice, Decision
+from wholesale.scaler.choice import BoxChooser, Decision
 from wholesale.scaler.drivers import Instance
 from wholesale.scaler.known_boxes import KnownBoxes, Sight
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
 
 class Brain:
     """Decides for ``region``. ``now`` is monotonic, in seconds."""
 
-    def __init__(self, region: str, plan: Plan) -> None:
+    def __init__(self, region: str, plan: ScalingPlan) -> None:
         self.plan = plan
         self.sight: Sight | None = None
         self.decision: Decision | None = None
         self._boxes = KnownBoxes(region, plan)
-        self._choice = Choice(plan)
+        self._choice = BoxChooser(plan)
 
     def hear(self, report: LoadReport, *, now: float) -> bool:
         """Note ``report``; return False if it doesn't count."""
