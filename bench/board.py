@@ -50,8 +50,8 @@ def measure() -> list[Row]:
     hearing = _cpu(lambda second: _hear(picture, loads, reports, second), SECONDS)
     reading = _cpu(lambda second: [orjson.loads(m.body) for m in (*loads, *reports)], SECONDS)
     looking = _cpu(lambda second: _look(picture), SECONDS)
-    document = orjson.dumps(picture.document(SECONDS, 0))
-    making = _cpu(lambda second: orjson.dumps(picture.document(SECONDS, 0)), SECONDS)
+    document = orjson.dumps(picture.picture_document(SECONDS, 0))
+    making = _cpu(lambda second: orjson.dumps(picture.picture_document(SECONDS, 0)), SECONDS)
     gateways = ProcessFigures(measures.FIGURES)
     speaking = _cpu(lambda second: _speak(gateways, second), 200)
     return [
@@ -125,7 +125,7 @@ def _hear(picture: Picture, loads: list[Message], reports: list[Message], now: f
 
 def _look(picture: Picture) -> None:
     for n in range(LOOKS):
-        picture.look(SECONDS + n / LOOKS)
+        picture.update_events(SECONDS + n / LOOKS)
 
 
 def _load(n: int) -> LoadReport:

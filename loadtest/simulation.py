@@ -1,7 +1,7 @@
 """A region's boxes, readers, frontdesk and scalers in simulated time.
 
 Boxes, readers and machines are invented; the decisions are real. Scalers are
-:class:`wholesale.scaler.deciding.Brain`. Readers are distributed by a frontdesk's replies, from
+:class:`wholesale.scaler.deciding.Scaler`. Readers are distributed by a frontdesk's replies, from
 :func:`wholesale.frontdesk.presence.weights.shares`; a reply is up to five seconds old.
 
 Readers are counted, not simulated one by one. A reader who finds no box with room asks again after
@@ -18,7 +18,7 @@ from typing import Final
 
 from newsfabric.messages.control import BoxState, LoadReport
 from wholesale.frontdesk.presence.weights import Vessel, shares
-from wholesale.scaler.deciding import Brain
+from wholesale.scaler.deciding import Scaler
 from wholesale.scaler.drivers import Instance
 from wholesale.scaler.plan import ScalingPlan
 
@@ -133,7 +133,7 @@ class Region:
         self.rng = random.Random(seed)
         self.machines = Machines(plan, self.rng, zones=plan.zones)
         self.machines.start(boxes, -10_000.0)
-        self.brains = [Brain("here", plan) for _ in range(scalers)]
+        self.brains = [Scaler("here", plan) for _ in range(scalers)]
         # Whether scaler n misses a box's report at a time.
         self.unheard: Callable[[int, SimBox, float], bool] = lambda _n, box, _now: box.mute
         self.curve = curve
@@ -272,12 +272,12 @@ class Region:
 
     def _scale(self, now: float) -> None:
         listed = self.machines.list(now)
-        for n, brain in enumerate(self.brains):
+        for n, scaler in enumerate(self.brains):
             for box in self.boxes:
                 if not self.unheard(n, box, now):
-                    brain.hear(reported(box, now), now=now)
-            brain.listed(listed, now=now)
-            decision = brain.decide(now=now)
+                    scaler.note_report(reported(box, now), now=now)
+            scaler.listed(listed, now=now)
+            decision = scaler.decide(now=now)
             if decision.want is not None:
                 self.machines.want(decision.want, now)
             for name in decision.drain:

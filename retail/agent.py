@@ -61,7 +61,7 @@ from newsfabric.topology.roles import user_name
 from retail.drain import Drain
 from retail.ends import BoxShovels, CoreEnd, GatewayAdmin
 from retail.feed import Arrivals, Command, Feeds, Move, Restart, feed_name, watched_document
-from retail.load import AWAY, GatewayLoad, GatewayWord, box_state, emptied, report
+from retail.load import AWAY, GatewayLoad, GatewayReport, box_state, emptied, report
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ KEEP_EVERY: Final = 5
 # process, and each feed would get its full time again (retail/feed.py).
 KEEP_WITHIN: Final = 2.0
 # Seconds for the last report to arrive at the core; the link is closed afterwards.
-LAST_WORD_TIMEOUT: Final = 5.0
+LAST_REPORT_TIMEOUT: Final = 5.0
 # Seconds for the last part of a drain: shovels and two queues.
 CLEAN_TIMEOUT: Final = 8.0
 
@@ -134,7 +134,7 @@ class Agent:
         # The gateway's last reply (None: it doesn't reply), and its last load.
         self._load: GatewayLoad | None = None
         self._known = AWAY
-        self._word: GatewayWord | None = None
+        self._gateway_report: GatewayReport | None = None
         self._feeds: Feeds | None = None
         self._looks = 0
         self._failures = RepeatedFailures()
@@ -165,7 +165,7 @@ class Agent:
     def canaries(self) -> dict[str, Any]:
         """Return the reply to ``/canaries``: the age of the newest arrival by each shovel."""
         now = _now()
-        feeds = self._feeds.document(now) if self._feeds else []
+        feeds = self._feeds.feeds_document(now) if self._feeds else []
         return {
             "shovels": [*feeds, watched_document(_UPSTREAM, self._back, now)],
             "regions": {name: round(age * 1000) for name, age in self._arrivals.ages(now).items()},
@@ -209,7 +209,7 @@ class Agent:
                 if task.done():
                     task.result()
             await self._empty()
-            await self._say_last()
+            await self._report_empty()
             tending.cancel()
             await self._clean()
         finally:
@@ -340,7 +340,7 @@ class Agent:
             if name in fresh:
                 await self._cores[n].renew()
         came = {n: at for n, name in names.items() if (at := self._arrivals.through(name))}
-        for command in self._feeds.look(runs, came, _now()):
+        for command in self._feeds.check_feeds(runs, came, _now()):
             with suppress(ManagementError):
                 await self._obey(command)
         await self._follow_back()
@@ -383,7 +383,9 @@ class Agent:
 
     async def _report(self) -> None:
         """Get the gateway's load and report it to the core."""
-        found, self._word = await asyncio.gather(self._gateway.load(), self._gateway.word())
+        found, self._gateway_report = await asyncio.gather(
+            self._gateway.load(), self._gateway.gateway_report()
+        )
         self._load, self._known = found, found or self._known
         load = emptied(self._known) if self._emptied else found or AWAY
         fed = self.readiness().ready
@@ -405,18 +407,18 @@ class Agent:
 
     async def _seen(self) -> dict[str, Any]:
         """Return the fields of the box's report beside the agent's own figures."""
-        load, word, ready = self._load, self._word, self.readiness()
+        load, gateway_report, ready = self._load, self._gateway_report, self.readiness()
         why = list(ready.waiting_for)
         if load is None:
             why.append("gateway")
-        elif word is not None:
-            why += [f"gateway's {reason}" for reason in word.waiting_for]
+        elif gateway_report is not None:
+            why += [f"gateway's {reason}" for reason in gateway_report.waiting_for]
         state = box_state(load or AWAY, fed=ready.ready, draining=self._drain.draining)
         return {
             "state": state,
             "waiting_for": tuple(why[:MAX_REASONS]),
-            "engine": "" if word is None else word.engine,
-            "figures": {} if word is None else word.figures,
+            "engine": "" if gateway_report is None else gateway_report.engine,
+            "figures": {} if gateway_report is None else gateway_report.figures,
             "shovels": self._seen_shovels(),
         }
 
@@ -446,12 +448,12 @@ class Agent:
                 # At once, and not with the next second: no new reader should be sent here.
                 await self._report()
                 while self._drain.state == "telling":
-                    if self._drain.told(await self._gateway.drain()) == "telling":
+                    if self._drain.note_drain_reply(await self._gateway.drain()) == "telling":
                         await asyncio.sleep(EVERY / 2)
                 while self._drain.state == "emptying":
                     load = await self._gateway.load()
                     if (
-                        self._drain.counted(None if load is None else load.connections)
+                        self._drain.note_connections(None if load is None else load.connections)
                         == "emptying"
                     ):
                         await asyncio.sleep(EVERY / 2)
@@ -461,7 +463,7 @@ class Agent:
             )
             self._drain.on("overdue")
 
-    async def _say_last(self) -> None:
+    async def _report_empty(self) -> None:
         """Report that all readers are gone, if so: a box is ended only after that report.
 
         A gateway that has exited was told to drain, and has closed its readers' connections before.
@@ -470,7 +472,7 @@ class Agent:
             return
         self._emptied = True
         try:
-            async with asyncio.timeout(LAST_WORD_TIMEOUT):
+            async with asyncio.timeout(LAST_REPORT_TIMEOUT):
                 await self._report()
                 await self._last_heard.wait()
         except TimeoutError:

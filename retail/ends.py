@@ -27,7 +27,7 @@ from newsfabric.topology import (
     owned_box_shovel,
     shovel_value,
 )
-from retail.load import GatewayLoad, GatewayWord, parse_load, parse_word
+from retail.load import GatewayLoad, GatewayReport, parse_gateway_report, parse_load
 
 logger = logging.getLogger(__name__)
 
@@ -58,10 +58,10 @@ class GatewayAdmin:
             logger.debug("gateway: %s", exc)
             return None
 
-    async def word(self) -> GatewayWord | None:
+    async def gateway_report(self) -> GatewayReport | None:
         """Send ``GET /report``; return None if the gateway is away, or too old for it."""
         try:
-            return parse_word(orjson.loads(await self._send("GET", "/report")))
+            return parse_gateway_report(orjson.loads(await self._send("GET", "/report")))
         except (HTTPClientError, OSError, ValueError) as exc:
             logger.debug("gateway: %s", exc)
             return None

@@ -45,7 +45,7 @@ class TriedAction:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class RegionState:
     """A region's plan and the actions that it needs, given the state of its brokers."""
 
     actions: tuple[Action, ...]
@@ -99,14 +99,14 @@ class ManagementClients:
         for api in self.apis.values():
             api.close()
 
-    def that_run_shovels(self, region: str) -> list[Broker]:
+    def shovel_hosts(self, region: str) -> list[Broker]:
         """Return the brokers on which shovels of ``region`` may run."""
         return [broker for broker in self.apis if runs_shovels(region, broker.cluster)]
 
 
-async def look(
+async def read_state(
     brokers: ManagementClients, region: str, topics: TopicTable, seen: BrokersView = NOTHING_SEEN
-) -> Look:
+) -> RegionState:
     """Read the brokers and compare them with the plan of ``region``. Changes nothing.
 
     Brokers that were ``seen`` away aren't asked; a broker that doesn't reply counts as away. If it
@@ -121,7 +121,7 @@ async def look(
     unread = seen.runs & silent.keys()
     known = dataclasses.replace(seen, away=frozenset(unreachable), unread=unread)
     plan = plan_now(brokers.fabric, region, topics, actual, known, brokers.shovels)
-    return Look(
+    return RegionState(
         actions=diff(region, plan.parts, actual, brokers.shovels),
         plan=plan,
         actual=actual,
@@ -130,7 +130,7 @@ async def look(
     )
 
 
-async def carry_out(brokers: ManagementClients, found: Look) -> list[TriedAction]:
+async def carry_out(brokers: ManagementClients, found: RegionState) -> list[TriedAction]:
     """Try every action of ``found`` that depends on no failed one, step by step.
 
     Requests to one broker are sent one after the other. A broker that doesn't reply gets no more of
@@ -228,11 +228,11 @@ async def _read(brokers: ManagementClients, region: str, broker: Broker) -> Actu
         # The component that runs its shovels may be dead while the broker is well: then none runs.
         try:
             async with asyncio.timeout_at(until):
-                said = await api.shovel_states()
+                reported = await api.shovel_states()
         except (ManagementError, TimeoutError) as exc:
-            found = dataclasses.replace(found, unsaid=mask(str(exc)) or "no answer in time")
+            found = dataclasses.replace(found, states_error=mask(str(exc)) or "no answer in time")
         else:
-            states = {name: shovel.state for name, shovel in said.items()}
+            states = {name: shovel.state for name, shovel in reported.items()}
             found = dataclasses.replace(found, states=states)
     return found
 

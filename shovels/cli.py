@@ -29,7 +29,15 @@ from newsfabric.topics import TopicTable, load_topics
 from newsfabric.topology import Broker, KeptShovel, region_links
 from newsfabric.topology.roles import user_name
 from shovels import show
-from shovels.apply import Look, ManagementClients, Status, TriedAction, carry_out, look, states
+from shovels.apply import (
+    ManagementClients,
+    RegionState,
+    Status,
+    TriedAction,
+    carry_out,
+    read_state,
+    states,
+)
 
 # A move takes two rounds (shovels.places); a third isn't expected.
 MAX_ROUNDS: Final = 3
@@ -249,21 +257,21 @@ def _logins(state: Path, regions: Sequence[str]) -> dict[str, Credentials]:
     }
 
 
-async def _look_all(job: _Job) -> list[Look]:
+async def _look_all(job: _Job) -> list[RegionState]:
     looks = []
     for region in job.regions:
         async with job.brokers(region) as brokers:
-            looks.append(await look(brokers, region, job.topics))
+            looks.append(await read_state(brokers, region, job.topics))
     return looks
 
 
-async def _apply_all(job: _Job, console: Console) -> tuple[list[Look], list[TriedAction]]:
-    looks: list[Look] = []
+async def _apply_all(job: _Job, console: Console) -> tuple[list[RegionState], list[TriedAction]]:
+    looks: list[RegionState] = []
     done: list[TriedAction] = []
     for region in job.regions:
         async with job.brokers(region) as brokers:
             for _ in range(MAX_ROUNDS):
-                found = await look(brokers, region, job.topics)
+                found = await read_state(brokers, region, job.topics)
                 looks.append(found)
                 show.show_actions(console, found.actions)
                 done += await carry_out(brokers, found)
@@ -281,7 +289,7 @@ async def _states(job: _Job) -> dict[Broker, Status | str]:
     return found
 
 
-def _elsewhere(job: _Job, looks: Sequence[Look]) -> list[KeptShovel]:
+def _elsewhere(job: _Job, looks: Sequence[RegionState]) -> list[KeptShovel]:
     """Return the links that aren't only at their preferred place."""
     return [
         link
@@ -291,7 +299,7 @@ def _elsewhere(job: _Job, looks: Sequence[Look]) -> list[KeptShovel]:
     ]
 
 
-def _unreachable(looks: Sequence[Look]) -> dict[Broker, str]:
+def _unreachable(looks: Sequence[RegionState]) -> dict[Broker, str]:
     return {broker: why for each in looks for broker, why in each.unreachable.items()}
 
 

@@ -34,7 +34,14 @@ from newsfabric.tls import CERTIFICATES_END
 from newsfabric.topics import TopicTable
 from newsfabric.topology import Broker, KeptShovel, ShovelPlace, brokers_of, mask, region_links
 from shovels.anew import MadeAnew
-from shovels.apply import Look, ManagementClients, TriedAction, carry_out, look, restart
+from shovels.apply import (
+    ManagementClients,
+    RegionState,
+    TriedAction,
+    carry_out,
+    read_state,
+    restart,
+)
 from shovels.boxes import Boxes
 from shovels.canaries import ARRIVED, SENT, Canaries
 from shovels.nodes import Nodes
@@ -132,7 +139,7 @@ class Keeper:
         self._unfit: Counter[Broker] = Counter()
         self._nodes = Nodes(brokers_of(brokers.fabric), region, brokers.credentials)
         # Shovels' reported states in the last round, of the brokers that replied.
-        self._said: Mapping[Broker, Mapping[str, str]] = {}
+        self._states: Mapping[Broker, Mapping[str, str]] = {}
         self._reporting = Reporting(
             Speaker(
                 kind="keeper",
@@ -163,7 +170,7 @@ class Keeper:
 
     def canaries(self) -> dict[str, Any]:
         """Return the reply to ``/canaries``: the age of the newest canary of each shovel."""
-        return self.watch.document(asyncio.get_running_loop().time())
+        return self.watch.links_document(asyncio.get_running_loop().time())
 
     async def run(self, stop: asyncio.Event) -> None:
         """Keep the shovels until ``stop`` is set."""
@@ -190,7 +197,7 @@ class Keeper:
     async def _keep(self, stop: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
         # Otherwise the first round would wait for a broker that hangs.
-        await self._nodes.look()
+        await self._nodes.ask_nodes()
         while not stop.is_set():
             settled = await self.round()
             now = loop.time()
@@ -211,7 +218,7 @@ class Keeper:
             known=self.watch.known(),
             left=self.watch.left(now),
         )
-        found = await look(self._brokers, self._region, self._topics, seen)
+        found = await read_state(self._brokers, self._region, self._topics, seen)
         plan = found.plan
         waiting = self._made_anew.waiting(found.actions, now)
         WAITING.set(len(waiting))
@@ -231,15 +238,15 @@ class Keeper:
             UNFIT.labels(str(broker.cluster), broker.name).set(shovels)
         settled = "waiting" if waiting else "settled"
         ROUNDS.labels(settled if self._as_planned else "unsettled").inc()
-        self._tell(found, done, waiting)
+        self._log_round(found, done, waiting)
         return self._as_planned and self._all_run
 
-    async def _watch(self, found: Look) -> None:
-        hosts = self._brokers.that_run_shovels(self._region)
-        self._said = {b: found.actual[b].states for b in hosts if b in found.actual}
+    async def _watch(self, found: RegionState) -> None:
+        hosts = self._brokers.shovel_hosts(self._region)
+        self._states = {b: found.actual[b].states for b in hosts if b in found.actual}
         runs = [
             any(
-                self._said.get(place.host, {}).get(link.name) == "running"
+                self._states.get(place.host, {}).get(link.name) == "running"
                 for place in link.places()
             )
             for link in self._links
@@ -255,15 +262,15 @@ class Keeper:
     async def _distrust(self, away: Collection[Broker]) -> None:
         due: dict[Broker, list[KeptShovel]] = {}
         now = asyncio.get_running_loop().time()
-        for link in self.watch.due(self._said, away, now, full=self._nodes.full):
+        for link in self.watch.due(self._states, away, now, full=self._nodes.full):
             due.setdefault(self.watch.place(link).host, []).append(link)
-        await asyncio.gather(*(self._make_anew(host, links) for host, links in due.items()))
+        await asyncio.gather(*(self._recreate(host, links) for host, links in due.items()))
 
-    async def _make_anew(self, host: Broker, links: Iterable[KeptShovel]) -> None:
+    async def _recreate(self, host: Broker, links: Iterable[KeptShovel]) -> None:
         """Recreate ``links`` on ``host``, one by one; stop if the broker doesn't reply."""
         for link in links:
-            said = self._said[host].get(link.name, "missing")
-            why = "runs and brings nothing" if said == "running" else f"is {said}"
+            state = self._states[host].get(link.name, "missing")
+            why = "runs and brings nothing" if state == "running" else f"is {state}"
             logger.warning("%s on %s %s: making it anew", link.id, host, why)
             try:
                 await restart(self._brokers, host, link.name)
@@ -276,9 +283,9 @@ class Keeper:
 
     async def _seen(self) -> dict[str, Any]:
         """Return the operators' report beside the figures."""
-        ages = self.watch.document(asyncio.get_running_loop().time())["shovels"]
+        ages = self.watch.links_document(asyncio.get_running_loop().time())["shovels"]
         places = [self.watch.place(link) for link in self._links]
-        shovels = seen_shovels(self._links, places, ages, self._said)
+        shovels = seen_shovels(self._links, places, ages, self._states)
         unfit = {(str(b.cluster), b.name): count for b, count in self._unfit.items()}
         nodes = [
             dataclasses.replace(node, unfit=unfit.get((node.cluster, node.node), 0))
@@ -298,9 +305,9 @@ class Keeper:
             # An increase is computed without a series' first value, so the series begins with 0.
             RESTARTS.labels(name)
 
-    def _tell(
+    def _log_round(
         self,
-        found: Look,
+        found: RegionState,
         done: Sequence[TriedAction],
         waiting: Iterable[tuple[Broker, str]],
     ) -> None:
@@ -318,9 +325,9 @@ class Keeper:
         ]
         wrong += [f"{d.action.kind} {d.action.name}: {d.error}" for d in done if d.error]
         wrong += [
-            f"{broker} doesn't say how its shovels are: {there.unsaid}"
+            f"{broker} reports no states of its shovels: {there.states_error}"
             for broker, there in found.actual.items()
-            if there.unsaid
+            if there.states_error
         ]
         wrong += [
             f"queue {name} on {broker} has other bounds than planned since it was made anew, by a "
@@ -337,16 +344,16 @@ def seen_shovels(
     links: Sequence[KeptShovel],
     places: Sequence[ShovelPlace],
     ages: Sequence[Mapping[str, Any]],
-    said: Mapping[Broker, Mapping[str, str]],
+    states: Mapping[Broker, Mapping[str, str]],
 ) -> tuple[ShovelSeen, ...]:
     """Return the shovels for the operators' report. Pure.
 
-    ``places`` and ``ages`` (of ``/canaries``) are in the order of ``links``. ``said`` lacks the
+    ``places`` and ``ages`` (of ``/canaries``) are in the order of ``links``. ``states`` lacks the
     brokers that don't reply.
     """
     found = []
     for link, place, age in zip(links[:MAX_SHOVELS], places, ages, strict=False):
-        states_there = said.get(place.host)
+        states_there = states.get(place.host)
         found.append(
             ShovelSeen(
                 name=link.name,

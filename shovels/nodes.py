@@ -129,7 +129,7 @@ class Nodes:
         """Check each second, until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(_each(EVERY, self.look))
+                tasks.create_task(_each(EVERY, self.ask_nodes))
                 tasks.create_task(_each(_COUNT_EVERY, self.count))
         finally:
             for api in self._apis.values():
@@ -141,12 +141,12 @@ class Nodes:
         totals = await asyncio.gather(*(_queues(self._apis[broker]) for broker in own))
         show_queues(dict(zip(own, totals, strict=True)))
 
-    async def look(self) -> None:
+    async def ask_nodes(self) -> None:
         """Ask every broker once, concurrently, for 0.8 s at most."""
         answers = await asyncio.gather(*map(_ask, self._apis.values()))
         found = dict(zip(self._apis, answers, strict=True))
-        running = {broker: self._misses.runs(broker, said) for broker, said in found.items()}
-        alarms = {broker: said.alarm for broker, said in found.items() if said.alarm}
+        running = {broker: self._misses.runs(broker, reply) for broker, reply in found.items()}
+        alarms = {broker: reply.alarm for broker, reply in found.items() if reply.alarm}
         if (running, alarms) != (self.running, self._alarms):
             self.changed.set()
         self.running, self._alarms = running, alarms

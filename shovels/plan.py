@@ -53,7 +53,7 @@ class Actual:
     """The present objects on one broker.
 
     ``shovels`` are the parameters' values as the broker returns them, with passwords. ``states``:
-    shovel → its reported state; ``unsaid``: the reason why these can't be read, if so.
+    shovel → its reported state; ``states_error``: the reason why these can't be read, if so.
     """
 
     exchanges: Mapping[str, str]
@@ -61,7 +61,7 @@ class Actual:
     bindings: frozenset[Binding]
     shovels: Mapping[str, Mapping[str, Any]] = dataclasses.field(repr=False)
     states: Mapping[str, str]
-    unsaid: str = ""
+    states_error: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

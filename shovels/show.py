@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from newsfabric.topology import Broker
-from shovels.apply import Look, Status, TriedAction
+from shovels.apply import RegionState, Status, TriedAction
 from shovels.plan import Action, Verb
 
 _SIGN: Final[Mapping[Verb, str]] = {
@@ -82,7 +82,7 @@ def status_table(statuses: Iterable[Status]) -> Table:
     return table
 
 
-def looks_as_json(looks: Iterable[Look]) -> dict[str, Any]:
+def looks_as_json(looks: Iterable[RegionState]) -> dict[str, Any]:
     """Return the document of ``newsfabric shovels plan --json``."""
     found = list(looks)
     return {
@@ -91,7 +91,7 @@ def looks_as_json(looks: Iterable[Look]) -> dict[str, Any]:
     }
 
 
-def done_as_json(looks: Iterable[Look], done: Iterable[TriedAction]) -> dict[str, Any]:
+def done_as_json(looks: Iterable[RegionState], done: Iterable[TriedAction]) -> dict[str, Any]:
     """Return the document of ``apply --json``: the actions tried, with ``error`` if one failed."""
     return {
         "actions": [_action(each.action) | {"error": each.error or None} for each in done],
@@ -121,7 +121,7 @@ def statuses_as_json(found: Mapping[Broker, Status | str]) -> dict[str, Any]:
     }
 
 
-def _unreachable(looks: Iterable[Look]) -> dict[str, str]:
+def _unreachable(looks: Iterable[RegionState]) -> dict[str, str]:
     return {str(broker): why for each in looks for broker, why in each.unreachable.items()}
 
 

@@ -135,9 +135,9 @@ class FollowedLink:
             self.watched.arrived(sent_at, now)
             self._silent, self._idle = 0, False
 
-    def due(self, said: str | None, now: float) -> bool:
-        """Return whether to recreate the shovel now; ``said``: its reported state, if any."""
-        if said == "running":
+    def due(self, state: str | None, now: float) -> bool:
+        """Return whether to recreate the shovel now; ``state``: its reported state, if any."""
+        if state == "running":
             self._idle = self._idle or not self._ran
             self._ran = True
             self._missing.runs(now)
@@ -331,7 +331,7 @@ class CanaryWatch:
         """Return whether canaries arrive by every shovel that isn't hopeless."""
         return all(each.proven(now) or each.hopeless(now) for each in self._links.values())
 
-    def document(self, now: float) -> dict[str, Any]:
+    def links_document(self, now: float) -> dict[str, Any]:
         """Return the reply to ``/canaries``."""
         return {
             "shovels": [

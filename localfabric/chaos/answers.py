@@ -29,7 +29,7 @@ class ResumeAnswer:
     until: float = float("inf")
 
 
-def told_wrongly(
+def promised_wrongly(
     answers: Sequence[ResumeAnswer],
     *,
     receipted: float,

@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
-from localfabric.chaos.answers import ResumeAnswer, told_wrongly
+from localfabric.chaos.answers import ResumeAnswer, promised_wrongly
 
 Class = Literal["gold", "silver", "bronze"]
 CLASSES: Final[tuple[Class, ...]] = ("gold", "silver", "bronze")
@@ -175,7 +175,7 @@ class DeliveryRecord:
         #: Receipts that asked a publisher of bronze to send again later.
         self.shed = 0
         self._repeats = 0
-        self.told_gaps: list[Gap] = []
+        self.reported_gaps: list[Gap] = []
         # By reader and topic, in order.
         self._answers: dict[tuple[str, str], list[ResumeAnswer]] = collections.defaultdict(list)
         self._dismissed: set[int] = set()
@@ -202,7 +202,7 @@ class DeliveryRecord:
 
     def gap(self, gap: Gap) -> None:
         """Enter a gateway's answer to a resuming reader that messages may be missing."""
-        self.told_gaps.append(gap)
+        self.reported_gaps.append(gap)
         answer = ResumeAnswer(asked=gap.at, at=gap.at, recovered=False)
         self._answers[gap.reader, gap.topic].append(answer)
 
@@ -220,7 +220,7 @@ class DeliveryRecord:
 
     def gaps(self, reader: str) -> list[Gap]:
         """Return the gaps reported to ``reader``."""
-        return [gap for gap in self.told_gaps if gap.reader == reader]
+        return [gap for gap in self.reported_gaps if gap.reader == reader]
 
     def arrived(self, arrival: Arrival) -> None:
         """Enter a delivery. A message that is new to its reader by identity, but whose number it
@@ -319,7 +319,7 @@ class DeliveryRecord:
             owed=owed,
             paid=owed - sum(len(names) for _, names in missing),
             repeats=self._repeats,
-            gaps=len(self.told_gaps),
+            gaps=len(self.reported_gaps),
             reread=sum(map(len, self.from_history.values())),
             recovered=sum(a.recovered for answers in self._answers.values() for a in answers),
             shed=self.shed,
@@ -329,7 +329,7 @@ class DeliveryRecord:
             wrong=(
                 *(Wrong(n=m.n, what="lost", readers=names) for m, names in lost),
                 *self._doubled(),
-                *self._told_wrongly(routed),
+                *self._promised_wrongly(routed),
             ),
             delays={name: found for name, found in self._delays_by_class() if found is not None},
         )
@@ -341,7 +341,7 @@ class DeliveryRecord:
         for n, readers in names.items():
             yield Wrong(n=n, what="doubled", readers=tuple(dict.fromkeys(readers)))
 
-    def _told_wrongly(self, routed: Iterable[RecordedMessage]) -> Iterator[Wrong]:
+    def _promised_wrongly(self, routed: Iterable[RecordedMessage]) -> Iterator[Wrong]:
         for message in routed:
             if message.klass == "bronze" or message.receipted is None:
                 continue
@@ -355,7 +355,7 @@ class DeliveryRecord:
             names = tuple(
                 name
                 for name in self.owed_to(message)
-                if told_wrongly(
+                if promised_wrongly(
                     self._answers.get((name, message.topic), ()),
                     receipted=message.receipted,
                     given=given,

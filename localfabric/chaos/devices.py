@@ -149,13 +149,13 @@ class RecordedDevice(ChaosReader):
             return
         super()._take(push)
         if push.type == "dismissed":
-            self._told(self._clearing.note_dismissed(identity_of_id(str(push.fields["id"]))))
+            self._note_notice(self._clearing.note_dismissed(identity_of_id(str(push.fields["id"]))))
         if push.position is not None:
             self._positions[self._topic] = push.position
             if self._opening:
                 self._opening = False
                 for n in self._clearing.opened(self._here):
-                    self._told(n)
+                    self._note_notice(n)
 
     def _subscribed(self, push: Push) -> None:
         super()._subscribed(push)
@@ -173,6 +173,6 @@ class RecordedDevice(ChaosReader):
                 self._write("dismiss", gone)
         return sort
 
-    def _told(self, n: int | None) -> None:
+    def _note_notice(self, n: int | None) -> None:
         if n is not None:
             self._write("dismissed", n)

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 _WIDTH: Final = 1200
 _LEFT, _RIGHT, _TOP = 120, 30, 50
-_LANE: Final = 20
+_ROW: Final = 20
 _PANEL: Final = 190
 _GAP: Final = 48
 _INK, _DIM, _GRID = "#1c2733", "#62707f", "#e3e8ee"
@@ -25,11 +25,11 @@ _FLOOR: Final = 0.001
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Band:
-    """A fault from ``since`` to ``until``; faults of one ``lane`` share a line."""
+    """A fault from ``since`` to ``until``; faults of one ``row`` share a line."""
 
     since: float
     until: float
-    lane: str
+    row: str
     label: str
 
 
@@ -51,8 +51,8 @@ def draw(
     headings: tuple[str, str] = ("a second", "delay, by when it was sent"),
 ) -> str:
     """Return the picture. Rates are linear, delays (s) logarithmic; ``headings`` name them."""
-    lanes = list(dict.fromkeys(band.lane for band in bands))
-    first = _TOP + _LANE * len(lanes) + _GAP
+    rows = list(dict.fromkeys(band.row for band in bands))
+    first = _TOP + _ROW * len(rows) + _GAP
     second = first + _PANEL + _GAP
     height = second + _PANEL + 50
     x = _Axis(0, seconds, _LEFT, _WIDTH - _RIGHT)
@@ -63,7 +63,7 @@ def draw(
         _text(_LEFT, 26, title, size=15, weight=600),
         *_shades(bands, x, _TOP, second + _PANEL),
         *_time_axis(x, seconds, _TOP, second + _PANEL),
-        *_faults(bands, lanes, x),
+        *_faults(bands, rows, x),
         *_rates(rates, x, first, headings[0]),
         *_delays(delays, x, second, headings[1]),
         "</svg>",
@@ -106,16 +106,16 @@ def _shades(bands: Sequence[Band], x: _Axis, top: float, bottom: float) -> Itera
         )
 
 
-def _faults(bands: Sequence[Band], lanes: Sequence[str], x: _Axis) -> Iterator[str]:
-    for n, lane in enumerate(lanes):
-        y = _TOP + _LANE * n
-        yield _text(_LEFT - 10, y + 14, lane, anchor="end")
-        yield _line(_LEFT, y + _LANE, _WIDTH - _RIGHT, y + _LANE)
+def _faults(bands: Sequence[Band], rows: Sequence[str], x: _Axis) -> Iterator[str]:
+    for n, row in enumerate(rows):
+        y = _TOP + _ROW * n
+        yield _text(_LEFT - 10, y + 14, row, anchor="end")
+        yield _line(_LEFT, y + _ROW, _WIDTH - _RIGHT, y + _ROW)
     for band in bands:
-        n = lanes.index(band.lane)
+        n = rows.index(band.row)
         yield (
-            f'<rect x="{x(band.since)}" y="{_TOP + _LANE * n + 4}" width="{_width(band, x)}" '
-            f'height="{_LANE - 7}" rx="2" fill="{_BANDS[n % len(_BANDS)]}">'
+            f'<rect x="{x(band.since)}" y="{_TOP + _ROW * n + 4}" width="{_width(band, x)}" '
+            f'height="{_ROW - 7}" rx="2" fill="{_BANDS[n % len(_BANDS)]}">'
             f"<title>{escape(band.label)}</title></rect>"
         )
 

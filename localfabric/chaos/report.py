@@ -37,7 +37,7 @@ def write_report(outcome: ChaosOutcome, folder: Path) -> DeliveryAccount:
         "kept": account.kept,
         "settled_after": outcome.settled_after,
         "account": dataclasses.asdict(account) | {"wrong": wrongs},
-        "gaps": [{"reader": gap.reader} | _gap(gap) for gap in outcome.record.told_gaps],
+        "gaps": [{"reader": gap.reader} | _gap(gap) for gap in outcome.record.reported_gaps],
         "faults": rows,
         "errors": list(outcome.faulty),
     }
@@ -193,7 +193,7 @@ def _markdown(
         gold = "" if row["gold"] is None else _time(row["gold"]["worst"])
         what = row["what"] + (f" ({row['error']})" if row["error"] else "")
         yield f"| {row['at']:.0f} s | {what} | {lasted} | {_cells(row['delays'])} | {gold} |"
-    if gaps := outcome.record.told_gaps:
+    if gaps := outcome.record.reported_gaps:
         yield ""
         yield "## Who was told that something may be missing"
         yield ""

@@ -22,7 +22,7 @@ from localfabric.world.start import bring_up, check_ports, write_files
 from localfabric.world.state import (
     Notes,
     check_free,
-    engine_said,
+    engine_variables,
     locked,
     make_folder,
     shown,
@@ -78,7 +78,7 @@ def run_up(
         check_free(state)
         check_ports(layout)
         keeper = process_id(os.getpid())
-        engine = engine_said(os.environ)
+        engine = engine_variables(os.environ)
         notes = Notes(
             options=options, processes=dict(planned(layout)), keeper=keeper, engine=engine
         )

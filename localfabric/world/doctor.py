@@ -58,7 +58,7 @@ class DoctorLine:
 
     what: str
     level: Level
-    says: str
+    state: str
     do: str = ""
 
 
@@ -97,20 +97,20 @@ def worst(findings: list[DoctorLine]) -> Level:
 
 def python(version: tuple[int, int, int], implementation: str) -> DoctorLine:
     """Judge whether newsfabric runs on this Python."""
-    said = f"{implementation} {'.'.join(map(str, version))}"
+    state = f"{implementation} {'.'.join(map(str, version))}"
     if version < _PYTHON:
         return DoctorLine(
-            "Python", "error", said, "install Python 3.11 or newer, then `make setup`"
+            "Python", "error", state, "install Python 3.11 or newer, then `make setup`"
         )
-    return DoctorLine("Python", "ok", said)
+    return DoctorLine("Python", "ok", state)
 
 
-def erlang(said: str, trouble: str) -> DoctorLine:
+def erlang(state: str, trouble: str) -> DoctorLine:
     """Judge whether the Erlang of the RabbitMQ that was found runs."""
     if trouble:
         todo = "install erlang-base again, or name another RabbitMQ with NEWSFABRIC_RABBITMQ_HOME"
         return DoctorLine("Erlang", "error", f"it doesn't run: {trouble}", todo)
-    return DoctorLine("Erlang", "ok", f"OTP {said}")
+    return DoctorLine("Erlang", "ok", f"OTP {state}")
 
 
 def dataplane(program: str, trouble: str, wanted: str) -> DoctorLine:
@@ -145,26 +145,26 @@ def ports(taken: str, *, runs: bool) -> DoctorLine:
 def memory(found: MemoryLeft) -> DoctorLine:
     """Judge the memory that a world can have."""
     available, group = found.available, found.group
-    said = f"{available / (1 << 30):.1f} GiB available"
+    state = f"{available / (1 << 30):.1f} GiB available"
     if group:
-        said += f" by the limit of {group}"
+        state += f" by the limit of {group}"
     first = "raise that limit, or end" if group else "end"
     todo = (
         f"{first} other programs; a world of two regions takes about 2 GiB, --regions a takes half"
     )
     if available < _LEAST_MEMORY:
-        return DoctorLine("memory", "error", said, todo)
-    return _bounded("memory", available, _MEMORY, said, todo)
+        return DoctorLine("memory", "error", state, todo)
+    return _bounded("memory", available, _MEMORY, state, todo)
 
 
 def descriptors(most: int) -> DoctorLine:
     """Judge the limit of descriptors; ``most``: the hard limit of a process."""
-    said = "no limit" if most == resource.RLIM_INFINITY else f"{most} a process"
+    state = "no limit" if most == resource.RLIM_INFINITY else f"{most} a process"
     todo = "raise the limit (ulimit -Hn, or LimitNOFILE of the service): one is a reader's"
     if most != resource.RLIM_INFINITY and most < _LEAST_DESCRIPTORS:
-        return DoctorLine("descriptors", "error", said, todo)
+        return DoctorLine("descriptors", "error", state, todo)
     room = _DESCRIPTORS if most == resource.RLIM_INFINITY else most
-    return _bounded("descriptors", room, _DESCRIPTORS, said, todo)
+    return _bounded("descriptors", room, _DESCRIPTORS, state, todo)
 
 
 def clock(year: int, state: int) -> DoctorLine:
@@ -173,28 +173,29 @@ def clock(year: int, state: int) -> DoctorLine:
     if year < _YEAR:
         return DoctorLine("clock", "error", f"it says {year}", "set it: timedatectl set-ntp true")
     if state == _TIME_ERROR:
-        said = "nothing sets it, by the kernel's word"
         todo = "one machine may do without; between machines run chrony or systemd-timesyncd"
-        return DoctorLine("clock", "warning", said, todo)
+        return DoctorLine("clock", "warning", "nothing sets it, by the kernel's word", todo)
     return DoctorLine("clock", "ok", "set by a time service")
 
 
 def disk(free: int, folder: str, may_write: bool) -> DoctorLine:
     """Judge the ``free`` bytes of the disk that has the world's ``folder``."""
-    said = f"{free / (1 << 30):.1f} GiB free at {folder}"
+    state = f"{free / (1 << 30):.1f} GiB free at {folder}"
     if not may_write:
         return DoctorLine(
             "disk", "error", f"{folder} can't be written", "choose another with --state"
         )
     todo = "make room, or choose another place with --state"
     if free < _LEAST_DISK:
-        return DoctorLine("disk", "error", said, todo)
-    return _bounded("disk", free, _DISK, said, todo)
+        return DoctorLine("disk", "error", state, todo)
+    return _bounded("disk", free, _DISK, state, todo)
 
 
-def _bounded(what: str, found: int, wanted: int, said: str, todo: str) -> DoctorLine:
+def _bounded(what: str, found: int, wanted: int, state: str, todo: str) -> DoctorLine:
     return (
-        DoctorLine(what, "ok", said) if found >= wanted else DoctorLine(what, "warning", said, todo)
+        DoctorLine(what, "ok", state)
+        if found >= wanted
+        else DoctorLine(what, "warning", state, todo)
     )
 
 

@@ -134,8 +134,8 @@ def _logs_in(
 ) -> ServiceProgram:
     """Return ``program`` with its user, and the path of its password, in its environment."""
     name = user_name(service, place)
-    said = login_variables(name, layout.paths.users / name, prefix)
-    return dataclasses.replace(program, variables=(*program.variables, *said.items()))
+    variables = login_variables(name, layout.paths.users / name, prefix)
+    return dataclasses.replace(program, variables=(*program.variables, *variables.items()))
 
 
 def _wholesale(layout: WorldLayout, name: str, region: RegionLayout) -> dict[str, object]:

@@ -97,7 +97,7 @@ class Running:
         """Start a service; its output is appended to its log file."""
         # The process that heals a world, or adds boxes, may have another environment than ``up``
         # had, and another newsfabric, with its native engine elsewhere.
-        ours = {name: said for name, said in os.environ.items() if name != ENGINE}
+        ours = {name: value for name, value in os.environ.items() if name != ENGINE}
         # Logs are read while things go wrong: no line may wait in a buffer.
         variables = ours | self.notes.engine | {"PYTHONUNBUFFERED": "1"} | dict(program.variables)
         self._start(program.name, program.command, variables)

@@ -115,9 +115,9 @@ async def _load(box: WorldBox) -> dict[str, Any] | None:
 
 
 async def _engine(box: WorldBox, dataplanes: Mapping[Path, int]) -> dict[str, Any]:
-    said = await _document(f"{box.admin_url}/engine")
-    if said is not None:
-        return said
+    document = await _document(f"{box.admin_url}/engine")
+    if document is not None:
+        return document
     # The control plane is dead or doesn't answer, but the readers may still be connected.
     pid = None if box.control_socket is None else dataplanes.get(box.control_socket)
     return {} if pid is None else {"engine": "native", "dataplane_pid": pid}

@@ -168,11 +168,11 @@ class LinkConsumer:
     def _failed(self, tag: int, redelivered: bool, exc: Exception) -> None:
         """Give back a delivery that failed for the first time: another consumer may succeed."""
         FAILED.inc()
-        unsaid = self._failing.may_log(self._loop.time())
-        if unsaid is not None:
+        suppressed = self._failing.may_log(self._loop.time())
+        if suppressed is not None:
             what = "thrown away" if redelivered else "given back"
             text = "%s: delivery %d failed, %s (and %d more)"
-            logger.error(text, self._name, tag, what, unsaid, exc_info=exc)
+            logger.error(text, self._name, tag, what, suppressed, exc_info=exc)
         self._reject(tag, requeue=not redelivered)
 
     def on_return(self, reason: ReturnReason, message: Message) -> None:

@@ -105,7 +105,7 @@ class PikaLink:
         self._trouble: LinkError | None = None
         self._losses = RepeatedFailures()
         # The last loss was logged, and so the reconnection has to be.
-        self._told = True
+        self._loss_logged = True
         # Notified after each try to connect, failed or not.
         self._tried = asyncio.Condition()
         # Every declaration was tried on this connection: publishers and consumers have channels.
@@ -253,15 +253,17 @@ class PikaLink:
     async def _use(self, connection: BrokerConnection) -> None:
         """Serve all members on ``connection`` until it is lost."""
         where = f"{connection.parameters.host}:{connection.parameters.port}"
-        if self._told:
+        if self._loss_logged:
             logger.info("link %s: connected to %s", self._name, where)
         self._connection = connection
         connection.closed.add_done_callback(lambda _: self._release_waiting())
         try:
             await self._serve(connection)
             reason = await asyncio.shield(connection.closed)
-            self._told = self._losses.should_log(str(reason), asyncio.get_running_loop().time())
-            if self._told:
+            self._loss_logged = self._losses.should_log(
+                str(reason), asyncio.get_running_loop().time()
+            )
+            if self._loss_logged:
                 logger.warning("link %s: lost %s: %s", self._name, where, reason)
         finally:
             self._serving = False

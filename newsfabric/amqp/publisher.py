@@ -128,7 +128,7 @@ class LinkPublisher:
             self._open.clear()
         return good
 
-    def _tell(self) -> None:
+    def _update_watchers(self) -> None:
         self._update()
         for changed in self._watchers:
             changed()
@@ -156,7 +156,7 @@ class LinkPublisher:
         self._encoded = None
         self._channel = channel
         retry.succeeded()
-        self._tell()
+        self._update_watchers()
         attempted()
         reason = LinkError("the link is closed")
         try:
@@ -174,7 +174,7 @@ class LinkPublisher:
             _fail(future, kind(f"{self._name}: {reason}"))
         self._confirms = Confirms()
         self._idle.set()
-        self._tell()
+        self._update_watchers()
         # Callers that wait in publish() must notice that the link is down.
         self._open.set()
 
@@ -189,7 +189,7 @@ class LinkPublisher:
                 future.set_result(None)
         if not self._confirms:
             self._idle.set()
-        self._tell()
+        self._update_watchers()
 
     def on_return(self, reason: ReturnReason, message: Message) -> None:
         """Note a mandatory message that the broker returned; its confirm follows."""
@@ -199,7 +199,7 @@ class LinkPublisher:
 
     def on_unblocked(self) -> None:
         """Note that the broker reads again."""
-        self._tell()
+        self._update_watchers()
 
     def on_deliver(self, tag: int, redelivered: bool, message: Message) -> None:
         """Raise WireError, which ends the connection: a publisher's channel has no consumer."""

@@ -286,8 +286,8 @@ def _why(error: HTTPClientError) -> str:
     except ValueError:
         answer = {}
     reason = answer.get("reason") if isinstance(answer, dict) else None
-    said = f" ({reason[:200]})" if isinstance(reason, str) else ""
-    return f"{error.message or error.code}{said}"
+    why = f" ({reason[:200]})" if isinstance(reason, str) else ""
+    return f"{error.message or error.code}{why}"
 
 
 def _binding_path(binding: Binding) -> str:

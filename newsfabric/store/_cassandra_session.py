@@ -22,8 +22,8 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from cassandra import InvalidRequest
-from cassandra.cluster import CassandraSession as DriverSession
 from cassandra.cluster import Cluster
+from cassandra.cluster import Session as DriverSession
 
 from newsfabric.backoff import Backoff
 from newsfabric.errors import StoreError, StoreUnavailable
@@ -344,7 +344,7 @@ def _connect(address: Address, login: Credentials | None) -> _Link:
             known = ", ".join(sorted(str(centre) for centre in centres))
             raise StoreError(f"{address}: no data centre {address.centre!r} (there is: {known})")
         # The driver doesn't notify again of nodes that were away before their region was known.
-        presence.look()
+        presence.note_nodes()
         session.set_keyspace(address.keyspace)
         prepared = {text: session.prepare(text) for text in STATEMENTS}
     except Exception as exc:

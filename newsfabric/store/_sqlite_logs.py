@@ -13,7 +13,7 @@ import orjson
 
 from newsfabric.numbers import is_whole
 from newsfabric.store._sqlite_file import Row, read_envelope
-from newsfabric.store._sqlite_numbers import says_over, says_void, void_row
+from newsfabric.store._sqlite_numbers import is_over, is_void_row, void_row
 from newsfabric.store._unreadable import left_out, read_directory_row, readable, readable_rows
 from newsfabric.store.logs import DirectoryRow, Log, Number, NumberState
 
@@ -110,14 +110,14 @@ def _number(
     row = (log.router, log.epoch, seq, topic, id_text, ends)
     if not topic:
         return (
-            Number(seq, NumberState.VOID) if says_void(row) else _damaged(seq, fields, "not void")
+            Number(seq, NumberState.VOID) if is_void_row(row) else _damaged(seq, fields, "not void")
         )
     try:
         end = kept_until(id_text, topic)
     except ValueError as exc:
         return _damaged(seq, fields, str(exc))
     over = now_ms >= end
-    if over and says_over(row, end):
+    if over and is_over(row, end):
         return Number(seq, NumberState.GONE)
     # hex() returns an empty text for a missing message, and `rest` is never empty.
     message = [topic, id_text, log.router, log.epoch, seq, body, rest]

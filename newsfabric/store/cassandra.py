@@ -217,13 +217,13 @@ class CassandraStore:
         """See :meth:`newsfabric.store.Store.clocks_ms`, of this region's nodes: the driver sends
         each read to the next node, or to the same while others read. Each node counts once."""
         at = self._address.centre
-        told: dict[uuid.UUID, int] = {}
+        clocks_ms: dict[uuid.UUID, int] = {}
         for _ in range(_CLOCK_ROUNDS):
             asked = (self._session.read(rows.CLOCK, (), at=at) for _ in range(_CLOCKS))
-            told |= {node: ms for ((node, ms),) in await together(asked)}
-            if len(told) >= _CLOCKS:
+            clocks_ms |= {node: ms for ((node, ms),) in await together(asked)}
+            if len(clocks_ms) >= _CLOCKS:
                 break
-        return list(told.values())
+        return list(clocks_ms.values())
 
     async def check(self) -> None:
         """See :meth:`newsfabric.store.Store.check`, of this region's nodes alone."""

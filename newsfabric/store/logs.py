@@ -63,7 +63,7 @@ class DirectoryRow:
     voids: Runs = ()
 
     @property
-    def told_ms(self) -> int:
+    def stated_ms(self) -> int:
         """The latest time known from this row, in ms: its router's clock then, or a bit more.
 
         For a row of a router of the release before: when the log began.

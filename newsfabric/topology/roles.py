@@ -140,24 +140,24 @@ def _router(region: str) -> User:
 
 def _mailbox(region: str, topics: TopicTable) -> User:
     owned = (policy.pattern for policy in topics.policies if policy.access == "owner")
-    told = tuple(topic_regex(pattern) for pattern in (*owned, f"{NOTES}.{ALL}"))
+    writable = tuple(topic_regex(pattern) for pattern in (*owned, f"{NOTES}.{ALL}"))
     return User(
         name=user_name("mailbox", region),
         write=(INTAKE, REJECTED, UPSTREAM),
         read=(exactly(MAILBOX_QUEUE),),
-        topics={INTAKE: (told, ()), UPSTREAM: _reporting(region)},
+        topics={INTAKE: (writable, ()), UPSTREAM: _reporting(region)},
     )
 
 
 def _reports(region: str) -> User:
     """Return a frontdesk's user on the core: reads all reports, writes its own."""
-    heard = (exactly(load_key(region, "*")), exactly(report_key(region, "*")))
+    readable = (exactly(load_key(region, "*")), exactly(report_key(region, "*")))
     return User(
         name=user_name("frontdesk", region),
         configure=(NAMED,),
         write=(UPSTREAM, NAMED),
         read=(UPSTREAM, NAMED),
-        topics={UPSTREAM: (_reporting(region)[0], heard)},
+        topics={UPSTREAM: (_reporting(region)[0], readable)},
     )
 
 
@@ -213,8 +213,8 @@ def _keeping(fabric: Fabric, topics: TopicTable, cluster: Cluster, region: str) 
         own.append(beginning(BOX_QUEUES))
         # Canaries for the boxes.
         canaries.append(POSTOFFICE)
-        said = (exactly(MARK_KEY), topic_regex(load_key(region, "*")))
-        more[UPSTREAM] = (_reporting(region)[0], said)
+        writable = (exactly(MARK_KEY), topic_regex(load_key(region, "*")))
+        more[UPSTREAM] = (_reporting(region)[0], writable)
         more[RECEIPTS] = ((beginning(keeper_queues(region)),), (_ANY,))
     key = exactly(canary_key(region))
     yield User(

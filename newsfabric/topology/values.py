@@ -62,8 +62,8 @@ class Bounds:
 
     def policy(self) -> dict[str, int]:
         """Return the ``definition`` of an operator policy, which can bound only size and time."""
-        said = self.arguments().items()
-        return {key.removeprefix("x-"): value for key, value in said if isinstance(value, int)}
+        arguments = self.arguments().items()
+        return {key.removeprefix("x-"): value for key, value in arguments if isinstance(value, int)}
 
 
 ROUTER_BOUNDS: Final = Bounds(

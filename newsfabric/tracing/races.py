@@ -12,7 +12,7 @@ from typing import Final
 from prometheus_client import Histogram
 
 from newsfabric.messages.envelope import Envelope
-from newsfabric.metrics.tallied import Count, Counted
+from newsfabric.metrics.bulk import Count, Counted
 from newsfabric.tracing.sightings import RacePlace, SeenCopy, Sighting, Sightings, Way
 
 # Nine regions on two paths each through two feeds, and some for moves.

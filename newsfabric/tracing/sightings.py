@@ -64,7 +64,7 @@ class Sighting:
     epoch: int | None = None
     seq: int | None = None
 
-    def document(self) -> dict[str, Any]:
+    def sighting_document(self) -> dict[str, Any]:
         """Return the sighting in the form of ``/trace``."""
         return {
             "identity": identity_text(self.identity),
@@ -155,10 +155,10 @@ class Sightings:
         )
         return [seen for _, seen in zip(range(MAX_FOUND), matching, strict=False)]
 
-    def document(self, text: str) -> dict[str, Any]:
+    def sightings_document(self, text: str) -> dict[str, Any]:
         """Return the reply to ``/trace/TEXT``, with the age of this process's memory."""
         return {
-            "sightings": [seen.document() for seen in self.find(text)],
+            "sightings": [seen.sighting_document() for seen in self.find(text)],
             "remembered": len(self._seen),
             "since_ms": self._oldest_ms() if self._seen else None,
         }

@@ -73,7 +73,7 @@ class Held:
     """A certificate in the folder: its name there, its content, whether it signs, why it is due."""
 
     name: str
-    says: Description
+    described: Description
     signs: bool = False
     due: str | None = None
 
@@ -216,14 +216,14 @@ class Folder:
         signer = self._signer()
         found = []
         for one in self._authority_ids():
-            says = _described(self._path / _AUTHORITIES / one / _CERTIFICATE)
-            ends_soon = says.ends - now <= before
-            due = f"it expires in {in_words(says.ends - now)}" if ends_soon else None
-            found.append(Held(name=_BUNDLE, says=says, signs=one == signer, due=due))
+            described = _described(self._path / _AUTHORITIES / one / _CERTIFICATE)
+            ends_soon = described.ends - now <= before
+            due = f"it expires in {in_words(described.ends - now)}" if ends_soon else None
+            found.append(Held(name=_BUNDLE, described=described, signs=one == signer, due=due))
         for name in self._issued_names():
-            says = self._issued(name)
-            due = self._why(says.names, says.roles, signer=signer, now=now, before=before)
-            found.append(Held(name=name, says=says, due=due))
+            described = self._issued(name)
+            due = self._why(described.names, described.roles, signer=signer, now=now, before=before)
+            found.append(Held(name=name, described=described, due=due))
         return found
 
     def _why(

@@ -172,24 +172,24 @@ def _judged(
     if identity is None:
         raise ConfigError("the inventory has no such certificate there")
     chain = certificates_in(pair.certificate, "it")
-    says = describe(chain[0])
-    others = [one for one in (says.subject, *says.names) if one not in identity.names]
+    described = describe(chain[0])
+    others = [one for one in (described.subject, *described.names) if one not in identity.names]
     if others:
         raise ConfigError(
             f"it names {', '.join(others)}, which it isn't by the inventory (where it is, add it "
             "to newsfabric_certificate_names of the host)"
         )
-    if not says.names or says.names[0] != name:
+    if not described.names or described.names[0] != name:
         raise ConfigError(f"it isn't {name}'s by its first name")
-    roles = [one for one in says.roles if one not in identity.roles]
-    if says.authority or roles or not says.roles:
+    roles = [one for one in described.roles if one not in identity.roles]
+    if described.authority or roles or not described.roles:
         raise ConfigError(
             f"it is for {', '.join(roles or ['another use'])}, "
             f"and {', '.join(sorted(identity.roles))} is what it is to be for"
         )
-    unsigned = not_signed(chain, says, certificates_in(bundle, "ca.pem"))
+    unsigned = not_signed(chain, described, certificates_in(bundle, "ca.pem"))
     if unsigned is not None:
         raise ConfigError(unsigned)
-    if key_identifier(pair.key, "its key") != says.key:
+    if key_identifier(pair.key, "its key") != described.key:
         raise ConfigError("the private key is another certificate's")
-    return says.ends
+    return described.ends

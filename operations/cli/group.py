@@ -85,7 +85,7 @@ class Commands(click.Group):
                 raise
             logging.getLogger(__name__).info("%s", exc, exc_info=True)
             with contextlib.suppress(OSError):
-                Failure(_said(exc)).show()
+                Failure(_text_of(exc)).show()
             sys.exit(1)
         finally:
             if is_program:
@@ -139,7 +139,7 @@ class Commands(click.Group):
             ctx.exit(130)
 
 
-def _said(error: OSError) -> str:
+def _text_of(error: OSError) -> str:
     what = error.strerror or str(error)
     return what if error.filename is None else f"{os.fsdecode(error.filename)}: {what}"
 

@@ -139,8 +139,8 @@ def _ask_gateway(url: str) -> dict[str, Any]:
     if not url.startswith(("http://", "https://")):
         raise click.BadParameter("write it as http://HOST:PORT", param_hint="'--gateway'")
     try:
-        with urllib.request.urlopen(f"{url.rstrip('/')}/logs", timeout=_SECONDS) as said:  # noqa: S310
-            answer = json.load(said)
+        with urllib.request.urlopen(f"{url.rstrip('/')}/logs", timeout=_SECONDS) as response:  # noqa: S310
+            answer = json.load(response)
     except (OSError, ValueError) as exc:
         return {"error": str(exc)}
     if not isinstance(answer, dict) or not isinstance(answer.get("logs"), list):

@@ -166,29 +166,29 @@ async def play(
     on_receipt: Callable[[ReplayCounts], None],
     wait: WaitLimit,
     topics: TopicTable,
-    tally: ReplayCounts,
+    counts: ReplayCounts,
 ) -> None:
     """Send every line when it is due, by ``publishers`` in turn; return when all are answered.
 
-    ``tally`` is kept up to date. The first of ``lines`` has the number ``tally.begun_at``.
+    ``counts`` is kept up to date. The first of ``lines`` has the number ``counts.begun_at``.
     """
     places = asyncio.Semaphore(_AT_ONCE)
     began = asyncio.get_running_loop().time()
 
     async def send(publisher: AsyncPublisher, number: int, message: Message) -> None:
         try:
-            tally.count(number, await send_with_retry(publisher, message))
+            counts.count(number, await send_with_retry(publisher, message))
         except Rejected as exc:
-            tally.reject(number, exc.reason)
+            counts.reject(number, exc.reason)
         except AccessRefused:
-            tally.reject(number, "access_refused")
+            counts.reject(number, "access_refused")
         finally:
             places.release()
             wait.ended()
-        on_receipt(tally)
+        on_receipt(counts)
 
     async with asyncio.TaskGroup() as group:
-        for number, (due, line) in enumerate(schedule(lines, speed), tally.begun_at):
+        for number, (due, line) in enumerate(schedule(lines, speed), counts.begun_at):
             await asyncio.sleep(began + due - asyncio.get_running_loop().time())
             await places.acquire()
             now_ms = time.time_ns() // 1_000_000

@@ -150,10 +150,10 @@ def run_here(words: Sequence[str], given: bytes = b"", seconds: float = SECONDS)
         with process, ThreadPoolExecutor(3) as pool:
             pool.submit(_give, process.stdin, given)
             taken = [pool.submit(_take, process, pipe) for pipe in (process.stdout, process.stderr)]
-            said, errors = (each.result() for each in taken)
+            output, errors = (each.result() for each in taken)
     finally:
         timer.cancel()
-    if max(len(said), len(errors)) > _MOST_BYTES:
+    if max(len(output), len(errors)) > _MOST_BYTES:
         raise WorldError(f"{' '.join(words)}: said more than {_MOST_BYTES} bytes")
     if late.is_set():
         raise WorldError(f"{' '.join(words)}: not done within {seconds:g} s")
@@ -161,7 +161,7 @@ def run_here(words: Sequence[str], given: bytes = b"", seconds: float = SECONDS)
         last = errors.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no word"]
         shown = "".join(c if c.isprintable() else "?" for c in last[0][:300])
         raise WorldError(f"{' '.join(words)}: exit code {process.returncode}: {shown}")
-    return said
+    return output
 
 
 def _give(pipe: IO[bytes], given: bytes) -> None:

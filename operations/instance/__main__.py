@@ -97,7 +97,7 @@ def leave_command() -> None:
         )
         service.up()
         now = asyncio.get_running_loop().time
-        while not stop.is_set() and not await asyncio.to_thread(found.look, now()):
+        while not stop.is_set() and not await asyncio.to_thread(found.check, now()):
             try:
                 await asyncio.wait_for(stop.wait(), POLL_SECONDS)
             except TimeoutError:

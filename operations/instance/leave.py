@@ -108,7 +108,7 @@ class EndWatch:
         self._draining = False
         self._failures = RepeatedFailures()
 
-    def look(self, now: float) -> bool:
+    def check(self, now: float) -> bool:
         """Look once at ``now`` and act; return whether AWS was notified that the box may go."""
         drained = self._draining and self._drain.over()
         match self._leaving.step(now, self._state(now), drained=drained):
@@ -117,12 +117,12 @@ class EndWatch:
                 self._draining = True
                 self._drain.begin()
             case LeavingStep.BEAT:
-                self._tell(now, self._cloud.beat)
+                self._notify_aws(now, self._cloud.beat)
             case LeavingStep.COMPLETE:
                 if not drained:
                     logger.warning("the drain has had its time: the box goes as it is")
-                if self._tell(now, self._cloud.complete):
-                    self._leaving.told()
+                if self._notify_aws(now, self._cloud.complete):
+                    self._leaving.note_completed()
             case LeavingStep.GONE:
                 return True
             case LeavingStep.STAY:
@@ -147,7 +147,7 @@ class EndWatch:
             self._complain(exc, now)
             return None
 
-    def _tell(self, now: float, call: Callable[[str, str, str], None]) -> bool:
+    def _notify_aws(self, now: float, call: Callable[[str, str, str], None]) -> bool:
         try:
             call(*self._place)
         except CloudError as exc:

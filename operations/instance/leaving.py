@@ -22,7 +22,7 @@ class LeavingStep(enum.Enum):
     WAIT = enum.auto()
     #: Report to AWS that the drain continues, and look again.
     BEAT = enum.auto()
-    #: Report to AWS that the machine may go. After success call :meth:`Leaving.told`.
+    #: Report to AWS that the machine may go. After success call :meth:`Leaving.note_completed`.
     COMPLETE = enum.auto()
     #: AWS was notified and ends the machine.
     GONE = enum.auto()
@@ -36,7 +36,7 @@ class Leaving:
     beat_every: float = 30.0
     _since: float | None = None
     _beaten: float = 0.0
-    _heard: bool = False
+    _completed: bool = False
 
     def step(self, now: float, state: str | None, *, drained: bool) -> LeavingStep:
         """Return the action at ``now``; ``state`` is the metadata's answer, None without one.
@@ -49,7 +49,7 @@ class Leaving:
                 return LeavingStep.STAY
             self._since = self._beaten = now
             return LeavingStep.DRAIN
-        if self._heard:
+        if self._completed:
             return LeavingStep.GONE
         if drained or self.overdue(now):
             return LeavingStep.COMPLETE
@@ -62,6 +62,6 @@ class Leaving:
         """Return whether the drain has used up its time."""
         return self._since is not None and now - self._since >= self.limit
 
-    def told(self) -> None:
+    def note_completed(self) -> None:
         """Note that AWS was notified that the box may go."""
-        self._heard = True
+        self._completed = True

@@ -168,7 +168,7 @@ class Carrier:
         if self._stopped:
             return
         now = self._clock()
-        found = self._copying.look(delivery.message, now)
+        found = self._copying.decide(delivery.message, now)
         if not isinstance(found, Heard):
             self.left_out[found] += 1
             return

@@ -93,11 +93,11 @@ class Copying:
         self._share = share
         self._with_private = with_private
         self._others = others
-        self._says_user = others is not None and bool(others.publishers)
+        self._names_user = others is not None and bool(others.publishers)
         # Identities of consumed messages, the oldest first, with their times.
         self._seen: collections.OrderedDict[int, float] = collections.OrderedDict()
 
-    def look(self, message: Message, now: float) -> Heard | LeftOut:
+    def decide(self, message: Message, now: float) -> Heard | LeftOut:
         """Return the decision about ``message``, consumed at ``now`` (seconds since the epoch)."""
         policy = self._policy(message.topic)
         if isinstance(policy, str):
@@ -123,7 +123,7 @@ class Copying:
             identity,
             taken_ms(envelope),
             identity_there(envelope),
-            copy_of(envelope, says_user=self._says_user, now_ms=int(now * 1000)),
+            copy_of(envelope, names_user=self._names_user, now_ms=int(now * 1000)),
         )
 
     def _policy(self, topic: str) -> TopicPolicy | LeftOut:
@@ -152,8 +152,8 @@ class Copying:
         return True
 
 
-def copy_of(envelope: Envelope, *, says_user: bool, now_ms: int) -> Message:
-    """Return ``envelope`` as a publisher's message; its ``user_id`` is set if ``says_user``."""
+def copy_of(envelope: Envelope, *, names_user: bool, now_ms: int) -> Message:
+    """Return ``envelope`` as a publisher's message; its ``user_id`` is set if ``names_user``."""
     headers: dict[str, Any] = {"timestamp_in_ms": envelope.published_ms}
     for name in ("key", "version"):
         if (value := getattr(envelope, name)) is not None:
@@ -165,7 +165,7 @@ def copy_of(envelope: Envelope, *, says_user: bool, now_ms: int) -> Message:
         app_id=envelope.app_id,
         type=envelope.type,
         expiration=_expiration(envelope, now_ms),
-        user_id=envelope.app_id if says_user else None,
+        user_id=envelope.app_id if names_user else None,
     )
     return Message(envelope.topic, envelope.body, properties)
 

@@ -54,9 +54,9 @@ class MirrorCounters:
     """The values of one run's sums that the metrics have so far."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[Counter, tuple[str, ...]], int] = {}
+        self._counted: dict[tuple[Counter, tuple[str, ...]], int] = {}
 
-    def tell(
+    def update(
         self,
         record: ShareRecord,
         *,
@@ -69,10 +69,10 @@ class MirrorCounters:
         self._grow(HEARD, heard)
         for reason, count in left_out.items():
             self._grow(LEFT_OUT, count, reason)
-        for topic_class, tally in record.tallies.items():
-            for ending, count in tally.outcomes.items():
+        for topic_class, class_sums in record.by_class.items():
+            for ending, count in class_sums.outcomes.items():
                 self._grow(COPIES, count, topic_class, ending)
-            for side, sums in tally.sides.items():
+            for side, sums in class_sums.sides.items():
                 self._grow(WATCHED, sums.delivered, side, topic_class, "delivered")
                 self._grow(WATCHED, sums.missing.total(), side, topic_class, "missing")
                 self._grow(DOUBLED, sums.doubled, side, topic_class)
@@ -83,5 +83,5 @@ class MirrorCounters:
 
     def _grow(self, counter: Counter, total: int, *labels: str) -> None:
         one = counter.labels(*labels) if labels else counter
-        one.inc(max(0, total - self._told.get((counter, labels), 0)))
-        self._told[counter, labels] = total
+        one.inc(max(0, total - self._counted.get((counter, labels), 0)))
+        self._counted[counter, labels] = total

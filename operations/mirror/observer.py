@@ -128,13 +128,13 @@ class Observer:
             self.trouble = f"{ref!r:.80}: {push.fields.get('reason')!r:.80}"
 
     def _message(self, push: Push) -> None:
-        told = str(push.fields.get("id"))
+        id_text = str(push.fields.get("id"))
         try:
-            identity = identity_of_id(told)
+            identity = identity_of_id(id_text)
         except ValueError:
             return
         if not in_share(identity, self._share):
             return
         since = self._since.get(push.topic)
-        fresh = since is not None and ms_of_id(told) / 1000 >= since + SETTLED
+        fresh = since is not None and ms_of_id(id_text) / 1000 >= since + SETTLED
         self._on_message(identity, self._connection, fresh)

@@ -17,7 +17,7 @@ COLUMNS: Final = (
 
 def recent(record: ShareRecord, side: Side, part: float) -> float | None:
     """Return the delay of the last interval in ms: the largest of the classes'."""
-    each = (tally.sides[side].recent.ms(part) for tally in record.tallies.values())
+    each = (class_sums.sides[side].recent.ms(part) for class_sums in record.by_class.values())
     return max((ms for ms in each if ms is not None), default=None)
 
 
@@ -31,7 +31,7 @@ def live_line(document: Mapping[str, Any], record: ShareRecord) -> str:
         if messages["outcomes"].get(name)
     ]
     for side in SIDES:
-        sums = [tally.sides[side] for tally in record.tallies.values()]
+        sums = [class_sums.sides[side] for class_sums in record.by_class.values()]
         p50, p99 = (ms_text(recent(record, side, part)) for part in (0.5, 0.99))
         missing = sum(each.missing.total() for each in sums)
         doubled = sum(each.doubled for each in sums)
@@ -39,7 +39,7 @@ def live_line(document: Mapping[str, Any], record: ShareRecord) -> str:
     readers = document["readers"]
     if readers["wanted"] is not None:
         parts.append(f"readers {readers['readers']} of {readers['wanted']}")
-    parts += [f"{name}: {said}" for name, said in document["troubles"].items()]
+    parts += [f"{name}: {text}" for name, text in document["troubles"].items()]
     return " | ".join(parts)
 
 
@@ -82,8 +82,8 @@ def closing_lines(document: Mapping[str, Any]) -> Iterable[str]:
             f"connecting p50 {ms_text(readers['connect_p50_ms'])}, "
             f"p99 {ms_text(readers['connect_p99_ms'])}"
         )
-    for name, said in document["troubles"].items():
-        yield f"{name}: {said}"
+    for name, text in document["troubles"].items():
+        yield f"{name}: {text}"
 
 
 def failures(

@@ -23,7 +23,7 @@ from operations.mirror.crowd import Wanted, wanted
 from operations.mirror.observer import Observer
 from operations.mirror.place import MirroredFabric
 from operations.mirror.rates import Rates
-from operations.mirror.readers_process import NOTHING_SAID, ReadersProcess
+from operations.mirror.readers_process import NO_REPORT, ReadersProcess
 from operations.mirror.report import live_line, plain
 from operations.mirror.share_record import CLASSES, SIDES, Outcome, ShareRecord, Side
 
@@ -183,13 +183,13 @@ class Mirror:
             self.carrier.expire()
             self.record.judge(self.clock())
             if self.readers is not None:
-                self.readers.tell(self._wanted())
-            self._counters.tell(
+                self.readers.send_wanted(self._wanted())
+            self._counters.update(
                 self.record,
                 heard=self.carrier.heard,
                 left_out=self.carrier.left_out,
                 waiting=self.carrier.waiting,
-                readers=NOTHING_SAID if self.readers is None else self.readers.said,
+                readers=NO_REPORT if self.readers is None else self.readers.last_report,
             )
 
     def _wanted(self) -> Wanted:
@@ -211,15 +211,15 @@ class Mirror:
                         await asyncio.wait_for(hurry.wait(), _TICK)
         self.record.judge(float("inf"))
 
-    def document(self) -> dict[str, Any]:
+    def mirror_document(self) -> dict[str, Any]:
         """Return the results so far, as ``--json`` prints them."""
         record, options = self.record, self.options
-        classes = {name: record.tallies[name].document() for name in CLASSES}
+        classes = {name: record.by_class[name].class_document() for name in CLASSES}
         outcomes: dict[str, int] = {}
-        for tally in record.tallies.values():
-            for name, count in tally.outcomes.items():
+        for class_sums in record.by_class.values():
+            for name, count in class_sums.outcomes.items():
                 outcomes[name] = outcomes.get(name, 0) + count
-        said = NOTHING_SAID if self.readers is None else self.readers.said
+        last_report = NO_REPORT if self.readers is None else self.readers.last_report
         crowded = self.asking.crowded
         return {
             "from": self._original.region,
@@ -229,7 +229,7 @@ class Mirror:
             "seconds": round(self.clock() - self._began, 1),
             "messages": {
                 "heard": self.carrier.heard,
-                "shared": sum(tally.shared for tally in record.tallies.values()),
+                "shared": sum(class_sums.shared for class_sums in record.by_class.values()),
                 "sent": record.sent,
                 "waiting": self.carrier.waiting,
                 "outcomes": outcomes,
@@ -239,9 +239,9 @@ class Mirror:
             },
             "classes": classes,
             "observers": {side: self._observed(side) for side in SIDES},
-            "readers": {**said, "trouble": plain(str(said["trouble"]))},
+            "readers": {**last_report, "trouble": plain(str(last_report["trouble"]))},
             "original": None if crowded is None else dataclasses.asdict(crowded),
-            "troubles": self._troubles(said),
+            "troubles": self._troubles(last_report),
         }
 
     def _observed(self, side: Side) -> dict[str, Any]:
@@ -264,7 +264,7 @@ class Mirror:
             found["the other's broker"] = self.carrier.refusal
         found["the original's board"] = self.asking.trouble
         found["readers there"] = str(readers["trouble"])
-        return {name: plain(said) for name, said in found.items() if said}
+        return {name: plain(trouble) for name, trouble in found.items() if trouble}
 
 
 def _steady_clock() -> Callable[[], float]:
@@ -291,7 +291,7 @@ async def run_mirror(
                 async with asyncio.timeout(options.seconds):
                     await stop.wait()
             await mirror.settle(hurry)
-            return mirror.document()
+            return mirror.mirror_document()
         finally:
             saying.cancel()
             await asyncio.gather(saying, return_exceptions=True)
@@ -300,5 +300,5 @@ async def run_mirror(
 async def _say(mirror: Mirror, say: Callable[[str], None]) -> None:
     while True:
         await asyncio.sleep(mirror.options.every)
-        say(live_line(mirror.document(), mirror.record))
+        say(live_line(mirror.mirror_document(), mirror.record))
         mirror.record.turn()

@@ -68,7 +68,7 @@ class SideSums:
         self.delays = DelayHistogram()
         self.recent = DelayHistogram()
 
-    def document(self) -> dict[str, Any]:
+    def side_document(self) -> dict[str, Any]:
         """Return this side's part of the mirror's JSON document; delays are in ms."""
         return {
             "watched": self.watched,
@@ -89,9 +89,11 @@ class ClassSums:
         self.outcomes: collections.Counter[Outcome] = collections.Counter()
         self.sides: dict[Side, SideSums] = {side: SideSums() for side in SIDES}
 
-    def document(self) -> dict[str, Any]:
+    def class_document(self) -> dict[str, Any]:
         """Return this class's part of the mirror's JSON document."""
-        sides: dict[str, Any] = {side: tally.document() for side, tally in self.sides.items()}
+        sides: dict[str, Any] = {
+            side: class_sums.side_document() for side, class_sums in self.sides.items()
+        }
         return {"shared": self.shared, "outcomes": dict(self.outcomes)} | sides
 
 
@@ -108,7 +110,7 @@ class ShareRecord:
         most: int = _MOST_ENTRIES,
         on_delay: Callable[[Side, TopicClass, float], None] = lambda *_: None,
     ) -> None:
-        self.tallies: dict[TopicClass, ClassSums] = {name: ClassSums() for name in CLASSES}
+        self.by_class: dict[TopicClass, ClassSums] = {name: ClassSums() for name in CLASSES}
         #: Messages given to the other fabric's broker.
         self.sent = 0
         #: Messages that the observer of the original received and the mirror never heard.
@@ -149,7 +151,7 @@ class ShareRecord:
         self._entries[identity] = entry
         if there != identity:
             self._original[there] = identity
-        self.tallies[topic_class].shared += 1
+        self.by_class[topic_class].shared += 1
         if (early := self._early.pop(identity, None)) is not None:
             self._note(entry, "here", early[0], early[1])
 
@@ -170,7 +172,7 @@ class ShareRecord:
             entry.sent = now
             self.sent += 1
         elif outcome != "waiting":
-            self.tallies[entry.topic_class].outcomes[outcome] += 1
+            self.by_class[entry.topic_class].outcomes[outcome] += 1
 
     def arrived(
         self, side: Side, identity: int, *, connection: int, now: float, fresh: bool = False
@@ -194,9 +196,9 @@ class ShareRecord:
         sight.connection = connection
         began = entry.taken if side == "here" else entry.sent
         if sight.watched and began is not None:
-            tally = self.tallies[entry.topic_class].sides[side]
-            tally.delays.add(now - began)
-            tally.recent.add(now - began)
+            class_sums = self.by_class[entry.topic_class].sides[side]
+            class_sums.delays.add(now - began)
+            class_sums.recent.add(now - began)
             self._on_delay(side, entry.topic_class, now - began)
 
     def lost_sight(self, side: Side) -> None:
@@ -223,11 +225,11 @@ class ShareRecord:
     def _judge(self, identity: int) -> None:
         entry = self._entries.pop(identity)
         self._original.pop(entry.identity_there, None)
-        tally = self.tallies[entry.topic_class]
+        class_sums = self.by_class[entry.topic_class]
         if entry.outcome in ("waiting", "sent"):
-            tally.outcomes[entry.outcome] += 1
+            class_sums.outcomes[entry.outcome] += 1
         for side in SIDES:
-            sight, sums = entry.sight(side), tally.sides[side]
+            sight, sums = entry.sight(side), class_sums.sides[side]
             if not sight.watched:
                 continue
             sums.watched += 1
@@ -239,6 +241,6 @@ class ShareRecord:
 
     def turn(self) -> None:
         """Begin a new interval."""
-        for tally in self.tallies.values():
-            for side in tally.sides.values():
+        for class_sums in self.by_class.values():
+            for side in class_sums.sides.values():
                 side.recent = DelayHistogram()

@@ -384,8 +384,8 @@ def _events_of(board: Board, followed: FollowedThing, width: int) -> Iterator[Te
 
 def _state_row(width: int, one: BoardBox | Service) -> Text:
     waits = f", waits for {', '.join(one.waiting_for)}" if one.waiting_for else ""
-    says = words.not_heard(one.age) if one.state == "unheard" else f"{one.state}{waits}"
-    return _row(width, Text(says, style=_STYLES[state_mood(one.state)]))
+    text = words.not_heard(one.age) if one.state == "unheard" else f"{one.state}{waits}"
+    return _row(width, Text(text, style=_STYLES[state_mood(one.state)]))
 
 
 def _runs(board: Board, started: float | None) -> str:
@@ -445,7 +445,7 @@ def _foot(state: ViewState, width: int) -> Text:
 def _help(width: int) -> list[Text]:
     cell = 38
     across = 2 if width >= 2 * cell + 2 else 1
-    pieces = [f"{set_cell_size(one.shown, 8)} {one.says}" for one in ACTIONS]
+    pieces = [f"{set_cell_size(one.shown, 8)} {one.text}" for one in ACTIONS]
     down = -(-len(pieces) // across)
     rows = [Text("Keys; any one leaves this page", style="bold")]
     for n in range(down):

@@ -68,7 +68,7 @@ class Action:
 
     keys: tuple[str, ...]
     shown: str
-    says: str
+    text: str
     do: Callable[[ViewState, KeyContext], ViewState | Effect]
     short: str = ""
 

@@ -167,11 +167,11 @@ async def test_beyond_those_who_are_told_others_are_closed_without_a_word(
         one = await asked(port)
         await until(lambda: len(server._connections) == 1)
         silent = [await connected(port) for _ in range(2)]
-        await until(lambda: len(server._told) == 2)
+        await until(lambda: len(server._notices) == 2)
         third = await asked(port)
         assert await heard_by(third) == b""
         silent[0].close()
-        await until(lambda: len(server._told) == 1)
+        await until(lambda: len(server._notices) == 1)
         fourth = await asked(port)
         assert await heard_by(fourth) == FULL
         for made in (one, silent[1], third, fourth):

@@ -189,11 +189,11 @@ def test_a_box_that_lies_about_itself_ends_no_other_and_costs_a_few(
     region = Region(PLAN, through((0, 5000)), boxes=8, scalers=1)
     honest = Region(PLAN, through((0, 5000)), boxes=8, scalers=1)
     played(honest, 600)
-    brain = region.brains[0]
+    scaler = region.brains[0]
 
     def lie(now: float) -> None:
         region.unheard = lambda _n, box, _now: box.name == "box-1"
-        said = brain.sight
+        said = scaler.view
         if said is not None and now > 60:
             report = dataclasses.replace(
                 reported(region.boxes[0], now),
@@ -202,7 +202,7 @@ def test_a_box_that_lies_about_itself_ends_no_other_and_costs_a_few(
                 capacity=capacity,
                 connects_per_second=connects,
             )
-            brain.hear(report, now=now)
+            scaler.note_report(report, now=now)
 
     played(region, 600, lie)
     assert region.machines.lost == 0

@@ -26,7 +26,7 @@ NOTHING = Sightings()
 
 def _asked(kind: str, name: str, ring: Sightings | None, text: str = ID) -> TraceAnswer:
     region = name.partition("-")[0]
-    answer = None if ring is None else ring.document(text)
+    answer = None if ring is None else ring.sightings_document(text)
     return TraceAnswer(kind=kind, name=name, region=region, answer=answer)
 
 

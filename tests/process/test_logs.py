@@ -136,7 +136,7 @@ def test_lines_that_were_left_out_are_a_number() -> None:
         bounded.filter(record("no", at=n / 1000))
     late = record("once more", at=PAUSE + 1)
     assert bounded.filter(late)
-    assert json.loads(JsonLines().format(late))["unsaid"] == 5
+    assert json.loads(JsonLines().format(late))["suppressed"] == 5
 
 
 @given(st.text(st.characters(codec=None)) | st.text('\r\n\x1b\x85\u2028\ud800"\\ab'))

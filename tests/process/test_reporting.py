@@ -43,7 +43,7 @@ class ReportingProcess:
             draining=lambda: self.drains,
             more=self._more,
             outcomes=self.outcomes,
-            heard=self.heard.append,
+            on_report=self.heard.append,
         )
 
     async def _more(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from metric_values import value
 
 from newsfabric.settings import Credentials
 from newsfabric.topology import Bounds, Queue
-from shovels.apply import Look, ManagementClients, TriedAction
+from shovels.apply import ManagementClients, RegionState, TriedAction
 from shovels.keeper import BASE, INTERVAL, ROUNDS, WAITING, Keeper, RoundTimer
 from shovels.places import RegionPlan
 from shovels.plan import Action
@@ -39,15 +39,15 @@ class OtherKeeper:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made = 0
         self.wants = True
-        monkeypatch.setattr("shovels.keeper.look", self._look)
+        monkeypatch.setattr("shovels.keeper.read_state", self._look)
         monkeypatch.setattr("shovels.keeper.carry_out", self._carry_out)
 
-    async def _look(self, *_: object) -> Look:
+    async def _look(self, *_: object) -> RegionState:
         plan = RegionPlan(parts={}, places={}, moving=(), present={})
         bounds = Bounds(max_length=10, max_bytes=1_000)
         queue = Queue("shovel.publish.oregon.1", bounds)
         action = Action(broker("oregon-client-1"), "update", "queue", queue.name, queue)
-        return Look(
+        return RegionState(
             actions=(action,) if self.wants else (),
             plan=plan,
             actual={},
@@ -55,7 +55,7 @@ class OtherKeeper:
             unread=frozenset(),
         )
 
-    async def _carry_out(self, _: object, found: Look) -> list[TriedAction]:
+    async def _carry_out(self, _: object, found: RegionState) -> list[TriedAction]:
         self.made += len(found.actions)
         return [TriedAction(action) for action in found.actions]
 

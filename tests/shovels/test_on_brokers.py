@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pika
 import pytest
-from brokers import ManagementClients as Nodes
+from brokers import NamedNodes as Nodes
 from click.testing import CliRunner, Result
 from fabrics import TOPICS, broker
 from metric_values import value
@@ -25,7 +25,7 @@ from newsfabric.errors import ManagementError
 from newsfabric.messages.hops import hops
 from newsfabric.settings import Credentials, Fabric, dump_fabric
 from newsfabric.topology import Binding, Broker, declare_core
-from shovels.apply import ManagementClients, Status, carry_out, look, states
+from shovels.apply import ManagementClients, Status, carry_out, read_state, states
 from shovels.cli import shovels
 from shovels.keeper import RESTARTS, Keeper
 
@@ -44,7 +44,7 @@ async def brokers(known: Fabric) -> AsyncIterator[ManagementClients]:
 
 
 async def _apply(brokers: ManagementClients) -> None:
-    done = await carry_out(brokers, await look(brokers, "oregon", TOPICS))
+    done = await carry_out(brokers, await read_state(brokers, "oregon", TOPICS))
     assert [(each.action, each.error) for each in done if each.error] == []
 
 
@@ -67,7 +67,7 @@ async def _running(brokers: ManagementClients) -> bool:
 
 async def test_applying_twice_changes_nothing_the_second_time(brokers: ManagementClients) -> None:
     await _apply(brokers)
-    again = await look(brokers, "oregon", TOPICS)
+    again = await read_state(brokers, "oregon", TOPICS)
     assert again.actions == ()
     assert again.unreachable == {}
     assert {link: str(place.host) for link, place in again.plan.places.items()} == {
@@ -81,7 +81,7 @@ async def test_a_plan_changes_nothing(brokers: ManagementClients) -> None:
     api = brokers.apis[CORE]
     await api.delete_shovel("publish.oregon.1")
     for _ in range(2):
-        found = await look(brokers, "oregon", TOPICS)
+        found = await read_state(brokers, "oregon", TOPICS)
         assert [(a.verb, a.name) for a in found.actions] == [("create", "publish.oregon.1")]
     await _apply(brokers)
 
@@ -207,13 +207,13 @@ async def test_what_is_no_longer_wanted_goes_and_what_isnt_ours_stays(
     await core.put_shovel("archive", stale)
     await client.put_queue("shovel.publish.oregon.9", {})
     await client.put_queue("desk", {})
-    found = await look(brokers, "oregon", TOPICS)
+    found = await read_state(brokers, "oregon", TOPICS)
     assert [(a.verb, a.kind, a.name) for a in found.actions] == [
         ("delete", "shovel", "publish.atlantis.1"),
         ("delete", "queue", "shovel.publish.oregon.9"),
     ]
     await carry_out(brokers, found)
-    assert (await look(brokers, "oregon", TOPICS)).actions == ()
+    assert (await read_state(brokers, "oregon", TOPICS)).actions == ()
     assert "archive" in await core.shovels()
     assert "desk" in await client.queues()
     await core.delete_shovel("archive")
@@ -234,7 +234,7 @@ async def test_what_publishers_say_of_their_queues_hides_nothing_from_a_keeper(
                 channel.queue_declare("", exclusive=True, arguments={"x": "y" * 900})
             with pytest.raises(ManagementError):
                 await brokers.apis[CLIENT].queues()
-            assert (await look(brokers, "oregon", TOPICS)).unreachable == {}
+            assert (await read_state(brokers, "oregon", TOPICS)).unreachable == {}
 
 
 async def test_a_keeper_mends_what_somebody_broke(brokers: ManagementClients) -> None:
@@ -400,8 +400,8 @@ async def test_a_broker_that_doesnt_say_how_its_shovels_are_has_none_that_run_an
 
     await _apply(brokers)
     monkeypatch.setattr(Management, "shovel_states", fail)
-    found = (await look(brokers, "oregon", TOPICS)).actual[CORE]
-    assert (found.states, found.unsaid) == ({}, "HTTP 500")
+    found = (await read_state(brokers, "oregon", TOPICS)).actual[CORE]
+    assert (found.states, found.states_error) == ({}, "HTTP 500")
     assert "publish.oregon.1" in found.shovels
 
 

@@ -120,7 +120,7 @@ def test_what_nobody_keeps_is_nobodys_canary() -> None:
     watch = _watch()
     watch.arrived(CORE, "publish.atlantis.1", 1.0, 1.1)
     assert set(watch.ages(2.0).values()) == {None}
-    assert [each["canary_age_ms"] for each in watch.document(2.0)["shovels"]] == [None] * 4
+    assert [each["canary_age_ms"] for each in watch.links_document(2.0)["shovels"]] == [None] * 4
     assert _due(watch, 1e6, states={CORE: {**ALL_RUN[CORE], "archive": "terminated"}}) == []
 
 

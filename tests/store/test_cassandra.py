@@ -257,8 +257,8 @@ async def test_an_answer_has_more_rows_than_a_page_of_the_driver(store, keyspace
 
 
 async def test_a_node_says_what_time_it_is_once_however_often_it_is_asked(store):
-    (told_ms,) = await store.clocks_ms()
-    assert abs(told_ms - time.time() * 1000) < 5_000
+    (stated_ms,) = await store.clocks_ms()
+    assert abs(stated_ms - time.time() * 1000) < 5_000
 
 
 async def test_a_log_whose_names_ended_before_its_row_is_named_again(keyspace):

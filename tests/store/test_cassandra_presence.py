@@ -25,7 +25,7 @@ class FakeNodeList:
                 self.presence.on_add(node)
         for name, node in self.nodes.items():
             node.datacenter = self.centres[name]
-        self.presence.look()
+        self.presence.note_nodes()
 
     def down(self, name: str) -> None:
         self.nodes[name].is_up = False

@@ -70,14 +70,14 @@ class Told:
                 sent_ms += 1
                 self.hear(*(_later(one, round(self.now * 1000) + sent_ms) for one in said))
             self.now += 0.25
-            self.look()
+            self.update_events()
 
-    def look(self) -> None:
+    def update_events(self) -> None:
         self.picture.links(core=self.core, client=self.client, now=self.now)
-        self.picture.look(self.now)
+        self.picture.update_events(self.now)
 
     def document(self, **options: Any) -> dict[str, Any]:
-        return self.picture.document(self.now, NOW_MS + round(self.now * 1000), **options)
+        return self.picture.picture_document(self.now, NOW_MS + round(self.now * 1000), **options)
 
     def region(self) -> dict[str, Any]:
         return self.picture.region(self.now, NOW_MS + round(self.now * 1000))

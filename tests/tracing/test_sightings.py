@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram
 
 from newsfabric.messages.envelope import id_of, identity_text
-from newsfabric.metrics.tallied import Counted
+from newsfabric.metrics.bulk import Counted
 from newsfabric.tracing.races import MOST_WAYS, Races
 from newsfabric.tracing.sightings import (
     MAX_COPIES,
@@ -73,7 +73,7 @@ def test_it_is_bounded_in_number_copies_and_age(arrivals: list[tuple[int, int]])
         found = ring.get(identity)
         assert found is not None
         assert len(found.copies) <= MAX_COPIES
-        assert ring.document("nothing")["since_ms"] >= found.copies[0].at_ms - 60_000
+        assert ring.sightings_document("nothing")["since_ms"] >= found.copies[0].at_ms - 60_000
 
 
 def test_a_publisher_that_repeats_itself_for_ever_takes_bounded_room() -> None:
@@ -81,7 +81,7 @@ def test_a_publisher_that_repeats_itself_for_ever_takes_bounded_room() -> None:
     ring.first(_sighting(7))
     for n in range(1000):
         ring.again(7, SeenCopy(NOW + n, TWO))
-    (found,) = ring.document("story-7")["sightings"]
+    (found,) = ring.sightings_document("story-7")["sightings"]
     assert len(found["copies"]) == MAX_COPIES
     assert found["copies_in_all"] == 1001
 

@@ -42,13 +42,13 @@ from newsfabric.tokens.bearer import check_private
 from newsfabric.topics import TopicTable
 from newsfabric.topology import Bounds
 from newsfabric.topology.roles import user_name
-from wholesale.common.http import AskerPace, NotFoundHandler, application
+from wholesale.common.http import ClientRateLimit, NotFoundHandler, application
 from wholesale.common.own_queue import consume_own
 from wholesale.frontdesk.api import counters, openapi
 from wholesale.frontdesk.api.access import ApiKey, PublishAccess, check_exposure, is_loopback
 from wholesale.frontdesk.api.answers import EndpointsReply
 from wholesale.frontdesk.api.awaiting import Receipts
-from wholesale.frontdesk.api.catching_up import CatchingUp
+from wholesale.frontdesk.api.catching_up import HistoryProxy
 from wholesale.frontdesk.api.handlers import (
     EndpointsHandler,
     HistoryHandler,
@@ -159,8 +159,8 @@ class FrontdeskService:
         self._store = store
         self.boxes = Boxes(settings.region)
         self._forged = LineLimit()
-        self._catching_up = CatchingUp(None if settings.gateways_at else unlisted)
-        self._history_pace = AskerPace(settings.history_rate, settings.proxy_from)
+        self._catching_up = HistoryProxy(None if settings.gateways_at else unlisted)
+        self._history_pace = ClientRateLimit(settings.history_rate, settings.proxy_from)
         self._draining = False
         self._board = self._make_board(fabric)
         self._board_access = BoardAccess(
@@ -177,7 +177,7 @@ class FrontdeskService:
             readiness=self.readiness,
             draining=lambda: self._draining,
             outcomes=counters.OWN_REPORTS,
-            heard=self._hear_itself,
+            on_report=self._take_own_report,
         )
 
     def readiness(self) -> Readiness:
@@ -266,7 +266,7 @@ class FrontdeskService:
             "login": self.settings.login,
         }
         keys = bool(self.settings.api_keys)
-        described = functools.partial(openapi.document, self.settings.limits, keys=keys)
+        described = functools.partial(openapi.openapi_document, self.settings.limits, keys=keys)
         endpoints = {"boxes": self.boxes, "endpoints": self._endpoints}
         history = {
             "store": self._store,
@@ -317,7 +317,7 @@ class FrontdeskService:
         sender = delivery.message.properties.user_id
         if sender != user_name("box", report.box):
             counters.REPORT_FORGED.inc()
-            self._tell_forged(report.box, sender)
+            self._log_forged(report.box, sender)
             return
         if not self._is_placed(report):
             counters.REPORT_MISPLACED.inc()
@@ -341,11 +341,11 @@ class FrontdeskService:
             for url, schemes in urls
         )
 
-    def _tell_forged(self, box: str, sender: str | None) -> None:
-        unsaid = self._forged.may_log(time.monotonic())
-        if unsaid is not None:
+    def _log_forged(self, box: str, sender: str | None) -> None:
+        suppressed = self._forged.may_log(time.monotonic())
+        if suppressed is not None:
             text = "a load report of %.80r came from user %.80r: not believed (and %d more)"
-            logger.warning(text, box, sender, unsaid)
+            logger.warning(text, box, sender, suppressed)
 
     def _take_seen(self, delivery: Delivery) -> None:
         try:
@@ -364,7 +364,7 @@ class FrontdeskService:
         else:
             counters.SEEN_IGNORED.inc()
 
-    def _hear_itself(self, report: Report) -> None:
+    def _take_own_report(self, report: Report) -> None:
         """Take its own report directly: it is present, even while the core is away."""
         self._board.picture.report(report, time.monotonic())
 

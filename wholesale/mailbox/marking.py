@@ -113,7 +113,7 @@ class Marking:
     async def run(self) -> None:
         """Carry marks out, batch by batch, until cancelled."""
         while True:
-            jobs = self._waiting.take(MAX_BATCH, time.monotonic())
+            jobs = self._waiting.take_jobs(MAX_BATCH, time.monotonic())
             if jobs:
                 await self._carry_out(jobs)
                 continue
@@ -135,7 +135,7 @@ class Marking:
         try:
             found = await self._written_down(jobs)
             known = [one for one in found if isinstance(one, _Known)]
-            await self._announce([message for one in known for message in self._told(one)])
+            await self._announce([message for one in known for message in self._announcements(one)])
         except Exception as exc:
             # Either the store is well and can't do one of these jobs, or this code has a bug. The
             # process must not end: it would meet the same job again. Other jobs must not fail with
@@ -178,19 +178,19 @@ class Marking:
 
     def _give_up(self, job: MarkJob, exc: Exception) -> None:
         counters.FAILED.inc()
-        unsaid = self._failing.may_log(time.monotonic())
-        if unsaid is not None:
-            logger.warning("a mark comes to nothing (and %d more): %r", unsaid, exc)
+        suppressed = self._failing.may_log(time.monotonic())
+        if suppressed is not None:
+            logger.warning("a mark comes to nothing (and %d more): %r", suppressed, exc)
         self._end(job)
 
-    def _told(self, known: _Known) -> list[Message]:
+    def _announcements(self, known: _Known) -> list[Message]:
         marked = known.kept.envelope
         left_ms = max(0, rules.lifetime(marked, self._topics).readable_until - self._now_ms())
-        told = [announcement(known.mark, left_ms=left_ms)]
+        messages = [announcement(known.mark, left_ms=left_ms)]
         for_tools = note(known.mark, marked, left_ms=left_ms)
         if for_tools is not None and self._topics.find(for_tools.topic) is not None:
-            told.append(for_tools)
-        return told
+            messages.append(for_tools)
+        return messages
 
     async def _announce(self, messages: Sequence[Message]) -> None:
         """Return when the broker has confirmed all ``messages``.

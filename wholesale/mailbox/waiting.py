@@ -81,7 +81,7 @@ class WaitingMarks:
         heapq.heappush(self._later, (due, next(self._numbers), job))
         return True
 
-    def take(self, most: int, now: float) -> list[MarkJob]:
+    def take_jobs(self, most: int, now: float) -> list[MarkJob]:
         """Return the next jobs whose turn has come, at most ``most``."""
         while self._later and self._later[0][0] <= now:
             job = heapq.heappop(self._later)[2]

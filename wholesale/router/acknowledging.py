@@ -88,10 +88,10 @@ class Acknowledger:
         except Exception as exc:
             # Some value of the message can't be encoded. The delivery is acknowledged without this
             # publish: waiting for it would stop all others.
-            unsaid = self._failing.may_log(time.monotonic())
-            if unsaid is not None:
+            suppressed = self._failing.may_log(time.monotonic())
+            if suppressed is not None:
                 text = "a letter to %s can't be sent: %r (and %d more)"
-                logger.error(text, pending.exchange, exc, unsaid)
+                logger.error(text, pending.exchange, exc, suppressed)
             if pending.plain is None or pending.message is pending.plain:
                 return False
             pending.fall_back()

@@ -58,21 +58,21 @@ class Closer:
         """Check and close, until cancelled. If the store is away, the next check tries again."""
         while True:
             await asyncio.sleep(LOOK * random.uniform(0.8, 1.2))  # noqa: S311 - spread, not secret
-            await self._try("look at the directory", self.look())
+            await self._try("look at the directory", self.close_due())
 
     async def _try(self, what: str, work: Coroutine[Any, Any, None]) -> None:
         """Await ``work``; log its failure, rate-limited, since the next check may succeed."""
         try:
             await work
         except Exception as exc:
-            unsaid = self._failing.may_log(self._now())
-            if unsaid is not None:
+            suppressed = self._failing.may_log(self._now())
+            if suppressed is not None:
                 ours = None if isinstance(exc, (StoreError, TimeoutError)) else exc
                 why = str(exc) or "no answer"
                 text = "can't %s now: %s (and %d more)"
-                logger.warning(text, what, why, unsaid, exc_info=ours)
+                logger.warning(text, what, why, suppressed, exc_info=ours)
 
-    async def look(self) -> None:
+    async def close_due(self) -> None:
         """Close the logs that may be closed now. StoreError if the directory can't be read."""
         now = self._now()
         for region, day in await self._store.log_days(at_home=True):

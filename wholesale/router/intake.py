@@ -46,7 +46,7 @@ class Intake:
         self._differing = LineLimit()
         self._failing = LineLimit()
 
-    def take(
+    def examine(
         self, delivery: Delivery, source: Source, *, now_ms: int, now: float
     ) -> RoutingJob | PendingAck | None:
         """Return a job to store, a pending ack, or None if ``delivery`` joined a job under way.
@@ -55,17 +55,17 @@ class Intake:
         the time by which repeats are recognised.
         """
         try:
-            return self._take(delivery, source, now_ms, now)
+            return self._examine(delivery, source, now_ms, now)
         except Rejected as problem:
             return self.refuse(_unread(delivery, source), problem, now_ms=now_ms)
         except Exception as exc:
             # A bug of this code must not make the broker deliver the same message for ever.
-            unsaid = self._failing.may_log(now)
-            if unsaid is not None:
+            suppressed = self._failing.may_log(now)
+            if suppressed is not None:
                 name = readable(delivery.message.properties.message_id or "(none)")
                 text = "message_id %s: %r while it was taken in (and %d more)"
                 about = {"message_id": name}
-                logger.error(text, name, exc, unsaid, exc_info=True, extra=about)
+                logger.error(text, name, exc, suppressed, exc_info=True, extra=about)
             failure = Rejected(counters.INTERNAL, "the router failed on this message")
             return self.refuse(_unread(delivery, source), failure, now_ms=now_ms)
 
@@ -74,7 +74,7 @@ class Intake:
         counters.REJECTED[problem.reason].inc()
         return PendingAck(self._receipts.rejected(claim.delivery, problem, now_ms=now_ms), [claim])
 
-    def _take(
+    def _examine(
         self, delivery: Delivery, source: Source, now_ms: int, now: float
     ) -> RoutingJob | PendingAck | None:
         submission = self._decode(delivery, now_ms)
@@ -164,13 +164,13 @@ class Intake:
         if not found.differs:
             return
         counters.DIFFERING.inc()
-        unsaid = self._differing.may_log(now)
-        if unsaid is not None:
+        suppressed = self._differing.may_log(now)
+        if suppressed is not None:
             name = identity_text(submission.identity)
             logger.warning(
                 "message %s came again with another topic or body; the first stands (and %d more)",
                 name,
-                unsaid,
+                suppressed,
                 extra={"identity": name, "message_id": submission.message_id},
             )
 

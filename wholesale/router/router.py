@@ -169,7 +169,7 @@ class Router:
                 counters.FORGED_CANARIES.inc()
             source.ack(delivery)
             return
-        taken = self._intake.take(delivery, source, now_ms=self._now_ms(), now=self._now())
+        taken = self._intake.examine(delivery, source, now_ms=self._now_ms(), now=self._now())
         match taken:
             case RoutingJob():
                 self._progress.begin()
@@ -238,8 +238,8 @@ class Router:
             now, stream = self._now(), self._listing.stream
             if stream.seq != last:
                 last, moved_at = stream.seq, now
-            untold = self._ticked != (stream.log, stream.seq)
-            quiet = untold and now >= moved_at + QUIET_SECONDS
+            unticked = self._ticked != (stream.log, stream.seq)
+            quiet = unticked and now >= moved_at + QUIET_SECONDS
             if quiet or now >= ticked_at + TICK_SECONDS:
                 ticked_at = now
                 self._count_evicted()

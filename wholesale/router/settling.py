@@ -72,12 +72,12 @@ class Settling:
 
     def failed(self, job: RoutingJob, problem: Exception) -> None:
         """End ``job`` after an unknown error: reject it, or it would circulate for ever."""
-        unsaid = self._failing.may_log(self._now())
-        if unsaid is not None:
+        suppressed = self._failing.may_log(self._now())
+        if suppressed is not None:
             name = identity_text(job.submission.identity)
             text = "message %s: %r while it was routed (and %d more)"
             about = {"identity": name, "message_id": job.submission.message_id}
-            logger.error(text, name, problem, unsaid, exc_info=problem, extra=about)
+            logger.error(text, name, problem, suppressed, exc_info=problem, extra=about)
         self._traced(job, "the router failed on this message")
         if job.stored_ms is not None:
             settle(job)

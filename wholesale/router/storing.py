@@ -84,7 +84,7 @@ class Storing:
 
     def give_back(self) -> None:
         """Give back jobs without a number: the broker delivers them to another router."""
-        for job in self._waiting.take(len(self._waiting)):
+        for job in self._waiting.take_jobs(len(self._waiting)):
             self._settling.given_back(job)
 
     async def give_up_old(self) -> None:
@@ -108,7 +108,7 @@ class Storing:
         with contextlib.suppress(LogClosed):
             await self._listing.may_number(stream)
             await self._settled_some(stream)
-            jobs = self._in_time(self._waiting.take(min(MAX_BATCH, stream.numbering.room)))
+            jobs = self._in_time(self._waiting.take_jobs(min(MAX_BATCH, stream.numbering.room)))
             if jobs:
                 await self._number_and_store(jobs, stream)
 

@@ -44,7 +44,7 @@ class WaitingJobs:
         bronze = self._jobs["bronze"]
         return bronze.popleft() if bronze and under_way > self._bronze_room else None
 
-    def take(self, most: int) -> list[RoutingJob]:
+    def take_jobs(self, most: int) -> list[RoutingJob]:
         """Return the next jobs, at most ``most``: gold first, within a class the oldest first."""
         taken: list[RoutingJob] = []
         for jobs in self._jobs.values():

@@ -11,7 +11,7 @@ import click
 from newsfabric.safe_output import echo
 from wholesale.scaler.options import only_plan_options, seconds
 from wholesale.scaler.plan import ScalingPlan
-from wholesale.scaler.requirement import Demand, RequirementLine, Wish, wish
+from wholesale.scaler.requirement import Demand, Requirement, RequirementLine, requirement
 
 _EPILOG: Final = """
 \b
@@ -35,8 +35,8 @@ class Capacity:
     readers: int
     already: int
     within: float
-    before: Wish
-    after: Wish
+    before: Requirement
+    after: Requirement
     steps: tuple[tuple[float, int, int], ...]
 
     @property
@@ -44,15 +44,15 @@ class Capacity:
         """Arrivals a second."""
         return (self.readers - self.already) / self.within
 
-    def document(self) -> dict[str, Any]:
+    def capacity_document(self) -> dict[str, Any]:
         """Return all of it as JSON."""
         return {
             "readers": self.readers,
             "already": self.already,
             "within_s": self.within,
             "arrivals_per_second": self.rate,
-            "before": {"boxes": self.before.boxes, "sums": self.before.document()},
-            "after": {"boxes": self.after.boxes, "sums": self.after.document()},
+            "before": {"boxes": self.before.boxes, "sums": self.before.lines_document()},
+            "after": {"boxes": self.after.boxes, "sums": self.after.lines_document()},
             "steps": [
                 {"at_s": at, "readers": readers, "boxes": boxes}
                 for at, readers, boxes in self.steps
@@ -64,10 +64,10 @@ def capacity_for(readers: int, already: int, within: float, plan: ScalingPlan) -
     """Return the boxes for a crowd. ``already`` is less than ``readers``, ``within`` above 0."""
     rate = (readers - already) / within
 
-    def wanted(at: float) -> Wish:
+    def wanted(at: float) -> Requirement:
         here = already + (readers - already) * min(1.0, at / within)
         coming = rate if at < within else 0.0
-        return wish(
+        return requirement(
             Demand(
                 readers=here, growth=coming, connects=coming, per_box=plan.per_box, expected=readers
             ),
@@ -119,7 +119,7 @@ def capacity(
         raise click.BadParameter("at least a second", param_hint="--within")
     found = capacity_for(readers, already, within, plan)
     if as_json:
-        echo(json.dumps(found.document(), indent=2))
+        echo(json.dumps(found.capacity_document(), indent=2))
         return
     for line in _report(found, plan):
         echo(line)
@@ -147,7 +147,7 @@ def _report(found: Capacity, plan: ScalingPlan) -> list[str]:
     return lines
 
 
-def _sums(found: Wish) -> list[str]:
+def _sums(found: Requirement) -> list[str]:
     return [_line(line) for line in found.lines]
 
 

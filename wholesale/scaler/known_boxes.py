@@ -49,13 +49,13 @@ PAUSED: Final = 30.0
 _MOST_CARRIED: Final = 2.0
 _MOST_COMING: Final = 3.0
 # Boxes' claims of their capacity count within this factor of the plan's value.
-_AS_TOLD: Final = 2.0
+_CLAIM_FACTOR: Final = 2.0
 
 Kind = Literal["ready", "booting", "unready", "leaving", "silent", "unknown", "failed"]
 
 
 @dataclasses.dataclass(slots=True)
-class _Heard:
+class _Reported:
     """A box by its reports; ``readers`` is the last number from its gateway."""
 
     state: BoxState
@@ -95,7 +95,7 @@ class KnownBox:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class BoxesView:
     """All boxes at one time. ``listed`` is the length of the driver's list, None if it has none.
 
     ``now_needed``: the demand that may request more boxes; ``kept_for``: the demand that keeps
@@ -106,7 +106,7 @@ class Sight:
     now_needed: Demand
     kept_for: Demand
     listed: int | None
-    heard_for: float
+    listening_for: float
 
     def of(self, *kinds: Kind) -> list[KnownBox]:
         """Return the boxes of these kinds."""
@@ -119,7 +119,7 @@ class KnownBoxes:
     def __init__(self, region: str, plan: ScalingPlan) -> None:
         self._region = region
         self._plan = plan
-        self._heard: dict[str, _Heard] = {}
+        self._reported: dict[str, _Reported] = {}
         self._born: dict[str, tuple[float, str]] | None = None
         # Boxes that existed when this scaler began to listen; their ages are by another clock.
         self._elders: set[str] = set()
@@ -130,15 +130,15 @@ class KnownBoxes:
         self._history: collections.deque[_Moment] = collections.deque()
         self._peaks = Highest(PEAK)
 
-    def hear(self, report: LoadReport, *, now: float) -> bool:
+    def note_report(self, report: LoadReport, *, now: float) -> bool:
         """Note ``report``; False if of another region, older than the last, or one too many."""
-        known = self._heard.get(report.box)
+        known = self._reported.get(report.box)
         if report.region != self._region:
             return False
         if known is None:
-            if len(self._heard) >= MOST_BOXES and not self._forget_one(now):
+            if len(self._reported) >= MOST_BOXES and not self._forget_one(now):
                 return False
-            known = self._heard[report.box] = _Heard(
+            known = self._reported[report.box] = _Reported(
                 report.state, 0, 0, 0.0, 0, now, now, now, False, None
             )
         elif report.sent_ms < known.sent_ms and now - known.seen <= SILENT_AFTER:
@@ -159,47 +159,50 @@ class KnownBoxes:
             self._elders.update(self._born)
             self._lists_elders = False
         self._elders &= self._born.keys()
-        for name in self._born.keys() & self._heard.keys():
-            self._heard[name].listed = True
+        for name in self._born.keys() & self._reported.keys():
+            self._reported[name].listed = True
 
-    def deaf(self) -> None:
+    def disconnected(self) -> None:
         """Note that no reports can arrive now: their absence proves nothing."""
         self._listening_since = None
 
-    def look(self, *, now: float) -> Sight:
-        """Return the present knowledge. After :meth:`deaf` or a pause, listening begins anew."""
+    def view_at(self, *, now: float) -> BoxesView:
+        """Return the boxes as known now.
+
+        After :meth:`disconnected` or a pause, listening begins anew.
+        """
         if self._listening_since is None or now - self._looked > PAUSED:
             self._listening_since = now
             self._history.clear()
             self._peaks.clear()
             self._elders.update(self._born or ())
-            for known in self._heard.values():
+            for known in self._reported.values():
                 # Their reports meanwhile are unknown: an empty box may have readers again.
                 known.seen = max(known.seen, now - SILENT_AFTER)
                 if known.empty_since is not None:
                     known.empty_since = now
         self._looked = now
         self._forget_gone(now)
-        said = self._boxes(now)
-        self._per_box = self._carried_by_one(said)
-        boxes = tuple(map(self._believed, said))
-        return Sight(
+        claimed = self._boxes(now)
+        self._per_box = self._carried_by_one(claimed)
+        boxes = tuple(map(self._believed, claimed))
+        return BoxesView(
             boxes=boxes,
             now_needed=self._needed(boxes, now),
             kept_for=self._kept(boxes),
             listed=None if self._born is None else len(self._born),
-            heard_for=now - self._listening_since,
+            listening_for=now - self._listening_since,
         )
 
     # --- boxes ----------------------------------------------------------------------------
 
     def _boxes(self, now: float) -> list[KnownBox]:
         born = self._born or {}
-        names = dict.fromkeys([*self._heard, *born])
+        names = dict.fromkeys([*self._reported, *born])
         return [self._box(name, now, born) for name in sorted(names)]
 
     def _box(self, name: str, now: float, born: Mapping[str, tuple[float, str]]) -> KnownBox:
-        heard = self._heard.get(name)
+        heard = self._reported.get(name)
         at, zone = born.get(name, (None, ""))
         silent = math.inf if heard is None else max(0.0, now - heard.seen)
         empty = None if heard is None or heard.empty_since is None else now - heard.empty_since
@@ -215,7 +218,7 @@ class KnownBoxes:
             zone=zone,
         )
 
-    def _kind(self, name: str, heard: _Heard, born: float | None, now: float) -> Kind:
+    def _kind(self, name: str, heard: _Reported, born: float | None, now: float) -> Kind:
         if heard.state == "draining":
             return "leaving"
         silent = now - heard.seen > SILENT_AFTER
@@ -232,7 +235,7 @@ class KnownBoxes:
         if now - at <= self._plan.overdue:
             return "booting"
         by_its_word = not silent and heard.readers == 0 and heard.capacity > 0
-        if by_its_word or self._heard_all_of(name, at):
+        if by_its_word or self._all_reported(name, at):
             return "failed" if heard.readers == 0 else "unready"
         return "silent" if silent else "unready"
 
@@ -240,9 +243,9 @@ class KnownBoxes:
         assert born is not None
         if now - born <= self._plan.overdue:
             return "booting"
-        return "failed" if self._heard_all_of(name, born) else "unknown"
+        return "failed" if self._all_reported(name, born) else "unknown"
 
-    def _heard_all_of(self, name: str, born: float) -> bool:
+    def _all_reported(self, name: str, born: float) -> bool:
         """Return whether this scaler has listened ever since ``born``: then silence is a fact."""
         if self._listening_since is None or name in self._elders:
             return False
@@ -255,12 +258,17 @@ class KnownBoxes:
         )
 
     def _carried_by_one(self, boxes: Iterable[KnownBox]) -> int:
-        said = [box.capacity for box in boxes if box.kind == "ready" and box.capacity > 0]
-        if not said:
+        claimed = [box.capacity for box in boxes if box.kind == "ready" and box.capacity > 0]
+        if not claimed:
             return self._per_box
-        told = self._plan.per_box
+        planned = self._plan.per_box
         # A single box is its own median, and may be wrong.
-        return int(min(max(statistics.median_low(said), told / _AS_TOLD, 1), told * _AS_TOLD))
+        return int(
+            min(
+                max(statistics.median_low(claimed), planned / _CLAIM_FACTOR, 1),
+                planned * _CLAIM_FACTOR,
+            )
+        )
 
     # --- demand ---------------------------------------------------------------------------
 
@@ -294,9 +302,9 @@ class KnownBoxes:
     def _connects(self, boxes: Iterable[KnownBox]) -> float:
         most = min(self._plan.connects_per_box, _MOST_COMING * self._per_box / self._plan.lead)
         return sum(
-            min(self._heard[box.name].connects, most)
+            min(self._reported[box.name].connects, most)
             for box in boxes
-            if box.silent_for is None and box.name in self._heard
+            if box.silent_for is None and box.name in self._reported
         )
 
     def _growth(self, now: float) -> float:
@@ -318,11 +326,11 @@ class KnownBoxes:
     # --- forgetting -----------------------------------------------------------------------
 
     def _forget_gone(self, now: float) -> None:
-        heard = self._heard
+        heard = self._reported
         for name in [each for each in heard if self._is_gone(each, heard[each], now)]:
-            del self._heard[name]
+            del self._reported[name]
 
-    def _is_gone(self, name: str, heard: _Heard, now: float) -> bool:
+    def _is_gone(self, name: str, heard: _Reported, now: float) -> bool:
         if self._born is not None and name in self._born:
             return False
         # Nobody waits for a report of a box that its driver has ended.
@@ -333,11 +341,11 @@ class KnownBoxes:
         """Make room for one more: drop the longest silent one of the boxes without readers."""
         found = [
             (heard.seen, name)
-            for name, heard in self._heard.items()
+            for name, heard in self._reported.items()
             if now - heard.seen > SILENT_AFTER and heard.readers == 0
         ]
         if found:
-            del self._heard[min(found)[1]]
+            del self._reported[min(found)[1]]
         return bool(found)
 
 
@@ -378,7 +386,7 @@ class Highest:
         self._steps.clear()
 
 
-def _note(known: _Heard, report: LoadReport, now: float) -> None:
+def _note(known: _Reported, report: LoadReport, now: float) -> None:
     if (report.state == "ready") != (known.state == "ready"):
         known.since = now
     known.state = report.state

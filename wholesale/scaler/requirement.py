@@ -51,19 +51,19 @@ class RequirementLine:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wish:
+class Requirement:
     """The number of boxes wanted, and the ``lines`` of its sum; ``unbounded``: without bounds."""
 
     boxes: int
     unbounded: int
     lines: tuple[RequirementLine, ...]
 
-    def document(self) -> list[dict[str, Any]]:
+    def lines_document(self) -> list[dict[str, Any]]:
         """Return the lines as JSON."""
         return [dataclasses.asdict(line) for line in self.lines]
 
 
-def wish(demand: Demand, plan: ScalingPlan) -> Wish:
+def requirement(demand: Demand, plan: ScalingPlan) -> Requirement:
     """Return the number of boxes that ``demand`` needs, with its sum."""
     coming = max(0.0, demand.growth) * plan.lead
     carried = demand.readers + demand.missing + coming
@@ -94,7 +94,7 @@ def wish(demand: Demand, plan: ScalingPlan) -> Wish:
             "wanted", boxes, "boxes", f"wanted: the largest, from {plan.least} to {plan.most}"
         ),
     )
-    return Wish(boxes, unbounded, lines)
+    return Requirement(boxes, unbounded, lines)
 
 
 def boxes_for(amount: float, each: float) -> int:

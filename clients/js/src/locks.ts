@@ -43,7 +43,7 @@ export class LeadLock {
     this.#options.onLost();
   }
 
-  async #hold(options: LocksOptions): Promise<void> {
+  async #hold(options: LockOptions): Promise<void> {
     await holdLock(this.#options.name, options, () => {
       if (options.signal) this.#isQueued = false;
       return this.#options.mayLead() ? this.#untilReleased() : undefined;

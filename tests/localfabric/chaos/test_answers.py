@@ -1,4 +1,4 @@
-from localfabric.chaos.answers import ResumeAnswer, told_wrongly
+from localfabric.chaos.answers import ResumeAnswer, promised_wrongly
 
 # A message with a receipt at 5.0; its reader reconnected and asked at 10.0.
 RECEIPTED = 5.0
@@ -8,7 +8,7 @@ TRUE = ResumeAnswer(asked=10.0, at=10.1, recovered=True, url=HERE)
 
 def _wrongly(*answers: ResumeAnswer, arrived: float | None, given: float = 6.0) -> bool:
     times = {HERE: given, ELSEWHERE: 5.5}
-    return told_wrongly(answers, receipted=RECEIPTED, given=times, arrived=arrived)
+    return promised_wrongly(answers, receipted=RECEIPTED, given=times, arrived=arrived)
 
 
 def test_who_was_told_that_nothing_is_missing_and_never_had_the_message_was_told_wrongly() -> None:
@@ -21,7 +21,7 @@ def test_who_had_it_before_or_gets_it_after_the_answer_was_told_the_truth() -> N
 
 
 def test_nothing_was_said_of_what_had_no_receipt_when_the_reader_asked() -> None:
-    assert not told_wrongly([TRUE], receipted=10.0, given={}, arrived=None)
+    assert not promised_wrongly([TRUE], receipted=10.0, given={}, arrived=None)
 
 
 def test_who_was_told_that_something_may_be_missing_was_told_the_truth() -> None:

@@ -13,7 +13,7 @@ from localfabric.world.options import WorldOptions
 from localfabric.world.processes import kill, marked
 from localfabric.world.programs import ServiceProgram
 from localfabric.world.running import Running
-from localfabric.world.state import Notes, engine_said, make_folder
+from localfabric.world.state import Notes, engine_variables, make_folder
 
 OPTIONS = WorldOptions(regions=("oregon",))
 TELLS = "import json, os; print(json.dumps(dict(os.environ)), flush=True)"
@@ -36,14 +36,14 @@ def test_what_is_healed_keeps_the_engine_that_the_world_was_started_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started_with = {"NEWSFABRIC_GATEWAY_ENGINE": "tornado", "NEWSFABRIC_LOG_FORMAT": "json"}
-    notes = Notes(options=OPTIONS, processes={}, ready=True, engine=engine_said(started_with))
+    notes = Notes(options=OPTIONS, processes={}, ready=True, engine=engine_variables(started_with))
     make_folder(tmp_path / "world", notes)
     # The environment of the process that heals it.
     monkeypatch.setenv("NEWSFABRIC_GATEWAY_ENGINE", "native")
     monkeypatch.setenv("NEWSFABRIC_DATAPLANE", "/elsewhere")
     monkeypatch.setenv("NEWSFABRIC_LOG_FORMAT", "text")
     found = told(tmp_path / "world", notes)
-    assert engine_said(found) == {
+    assert engine_variables(found) == {
         "NEWSFABRIC_GATEWAY_ENGINE": "tornado",
         "NEWSFABRIC_DATAPLANE": "/elsewhere",
     }

@@ -93,15 +93,15 @@ def test_a_replay_has_message_ids_of_its_own_unless_told_to_keep_them() -> None:
 
 
 def test_where_to_go_on_is_the_first_message_without_an_answer() -> None:
-    tally = ReplayCounts(begun_at=100)
+    counts = ReplayCounts(begun_at=100)
     receipt = Receipt(status="routed", region="r", router="r-1", topic="t")
     opened = []
     for number in (101, 103, 100):
-        tally.count(number, receipt)
-        opened.append(tally.open_at)
-    tally.reject(102, "not_json")
-    assert [*opened, tally.open_at] == [100, 100, 102, 104]
-    assert (tally.answered, tally.routed, dict(tally.rejected)) == (4, 3, {"not_json": 1})
+        counts.count(number, receipt)
+        opened.append(counts.open_at)
+    counts.reject(102, "not_json")
+    assert [*opened, counts.open_at] == [100, 100, 102, 104]
+    assert (counts.answered, counts.routed, dict(counts.rejected)) == (4, 3, {"not_json": 1})
 
 
 def test_the_example_day_can_be_replayed() -> None:

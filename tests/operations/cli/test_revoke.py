@@ -83,7 +83,7 @@ async def cores(monkeypatch: pytest.MonkeyPatch) -> dict[str, RevokingCore]:
 
 
 async def told(seconds: float = 5.0) -> dict[str, str | None]:
-    return await revoke.tell_all(FABRIC, "42", Credentials(), seconds)
+    return await revoke.revoke_in_all(FABRIC, "42", Credentials(), seconds)
 
 
 async def test_every_broker_is_told_the_same_at_once(cores: dict[str, RevokingCore]) -> None:

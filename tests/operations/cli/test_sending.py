@@ -174,8 +174,8 @@ async def test_a_recording_is_played_and_counted(
     ]
     answered: list[int] = []
 
-    def on_receipt(tally: ReplayCounts) -> None:
-        answered.append(tally.answered)
+    def on_receipt(counts: ReplayCounts) -> None:
+        answered.append(counts.answered)
 
     async with wait_limited(lambda: "waiting", PATIENCE) as wait:
         await play(
@@ -186,9 +186,9 @@ async def test_a_recording_is_played_and_counted(
             on_receipt=on_receipt,
             wait=wait,
             topics=TopicTable([]),
-            tally=(tally := ReplayCounts()),
+            counts=(counts := ReplayCounts()),
         )
-    assert (tally.routed, dict(tally.rejected)) == (299, {"topic_not_allowed": 1})
+    assert (counts.routed, dict(counts.rejected)) == (299, {"topic_not_allowed": 1})
     assert answered == list(range(1, 301))
     assert set(router.seen) == {f"m-{n}-s" for n in range(300)}
 
@@ -209,9 +209,9 @@ async def test_a_recorded_message_over_the_limit_is_counted_and_the_others_go(
             on_receipt=lambda _tally: None,
             wait=wait,
             topics=TopicTable([]),
-            tally=(tally := ReplayCounts()),
+            counts=(counts := ReplayCounts()),
         )
-    assert (tally.routed, dict(tally.rejected)) == (2, {"too_large": 1})
+    assert (counts.routed, dict(counts.rejected)) == (2, {"too_large": 1})
     assert set(router.seen) == {"m-0", "m-2"}
 
 

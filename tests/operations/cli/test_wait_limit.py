@@ -105,11 +105,11 @@ def test_a_replay_that_gives_up_says_with_which_command_to_go_on(
     receipt = Receipt(status="routed", region="oregon", router="r", topic="news.world")
 
     async def stuck(
-        lines: Sequence[RecordedLine], *_: object, tally: ReplayCounts, **given: Any
+        lines: Sequence[RecordedLine], *_: object, counts: ReplayCounts, **given: Any
     ) -> None:
         """Confirm the first and the third message, and not the second."""
-        tally.count(tally.begun_at, receipt)
-        tally.count(tally.begun_at + 2, receipt)
+        counts.count(counts.begun_at, receipt)
+        counts.count(counts.begun_at + 2, receipt)
         given["wait"].began()
         await asyncio.Event().wait()
 

@@ -38,7 +38,7 @@ def test_it_drains_beats_and_completes_once_drained() -> None:
         LeavingStep.WAIT,
         LeavingStep.COMPLETE,
     ]
-    leaving.told()
+    leaving.note_completed()
     assert leaving.step(36.0, TERMINATED, drained=True) is LeavingStep.GONE
 
 
@@ -113,24 +113,24 @@ class LeavingStage:
 
 def test_a_box_that_AWS_ends_is_drained_and_then_let_go() -> None:
     fabric = LeavingStage()
-    assert not fabric.watch.look(0.0)
+    assert not fabric.watch.check(0.0)
     fabric.state = TERMINATED
-    assert not fabric.watch.look(5.0)
-    assert not fabric.watch.look(40.0)
+    assert not fabric.watch.check(5.0)
+    assert not fabric.watch.check(40.0)
     fabric.drained = True
-    assert not fabric.watch.look(45.0)
-    assert fabric.watch.look(50.0)
+    assert not fabric.watch.check(45.0)
+    assert fabric.watch.check(50.0)
     assert fabric.done == ["drain", "beat", "complete"]
 
 
 def test_a_box_that_stays_has_its_secrets_read_again_every_five_minutes() -> None:
     fabric = LeavingStage()
     for now in (0.0, 5.0, 299.0, 300.0, 305.0):
-        fabric.watch.look(now)
+        fabric.watch.check(now)
     assert fabric.renewed == 2
     fabric.deaf = True
-    assert not fabric.watch.look(600.0)
-    assert not fabric.watch.look(605.0)
+    assert not fabric.watch.check(600.0)
+    assert not fabric.watch.check(605.0)
     assert fabric.renewed == 3
 
 
@@ -138,14 +138,14 @@ def test_a_box_that_drains_is_left_as_it_is() -> None:
     fabric = LeavingStage()
     fabric.state = TERMINATED
     for now in (0.0, 40.0, 300.0):
-        fabric.watch.look(now)
+        fabric.watch.check(now)
     assert (fabric.renewed, fabric.done[0]) == (0, "drain")
 
 
 def test_metadata_that_are_mute_drain_no_box(caplog: pytest.LogCaptureFixture) -> None:
     fabric = LeavingStage()
     fabric.mute = True
-    assert not any(fabric.watch.look(now) for now in (0.0, 5.0, 10.0))
+    assert not any(fabric.watch.check(now) for now in (0.0, 5.0, 10.0))
     assert fabric.done == []
     assert [record.message for record in caplog.records] == ["metadata: no answer"]
 
@@ -155,13 +155,13 @@ def test_without_AWS_it_drains_all_the_same_and_says_so_when_it_can(
 ) -> None:
     fabric = LeavingStage()
     fabric.state, fabric.deaf = TERMINATED, True
-    fabric.watch.look(0.0)
+    fabric.watch.check(0.0)
     fabric.drained = True
-    assert not fabric.watch.look(5.0)
-    assert not fabric.watch.look(10.0)
+    assert not fabric.watch.check(5.0)
+    assert not fabric.watch.check(10.0)
     assert fabric.done == ["drain"]
     fabric.deaf = False
-    assert not fabric.watch.look(15.0)
-    assert fabric.watch.look(20.0)
+    assert not fabric.watch.check(15.0)
+    assert fabric.watch.check(20.0)
     assert fabric.done == ["drain", "complete"]
     assert sum("no answer" in record.message for record in caplog.records) == 1

@@ -31,7 +31,11 @@ def document(*, there: int = 2, outcome: str = "taken") -> dict[str, object]:
     for identity in range(there):
         record.arrived("there", identity, connection=1, now=100.02)
     record.judge(float("inf"))
-    return {"classes": {name: tally.document() for name, tally in record.tallies.items()}}
+    return {
+        "classes": {
+            name: class_sums.class_document() for name, class_sums in record.by_class.items()
+        }
+    }
 
 
 def test_without_a_fail_option_nothing_is_a_failure() -> None:

@@ -33,7 +33,7 @@ def sent(
 
 
 def gold(record: ShareRecord, side: Side) -> dict[str, Any]:
-    found: dict[str, Any] = record.tallies["gold"].document()[side]
+    found: dict[str, Any] = record.by_class["gold"].class_document()[side]
     return found
 
 
@@ -44,7 +44,7 @@ def test_a_message_that_arrives_on_both_sides_is_delivered_on_both() -> None:
     sent(record, now=100.001)
     record.arrived("there", 1, connection=1, now=100.007)
     record.judge(INF)
-    assert record.tallies["gold"].document() == {
+    assert record.by_class["gold"].class_document() == {
         "shared": 1,
         "outcomes": {"taken": 1},
         "here": {
@@ -182,11 +182,11 @@ def test_every_watched_message_is_delivered_or_missing_and_never_both(
             record.judge(now)
     record.judge(INF)
     assert len(record) == 0
-    assert sum(tally.shared for tally in record.tallies.values()) == len(once)
-    for tally in record.tallies.values():
-        for side in tally.sides.values():
-            assert side.watched == side.delivered + side.missing.total() <= tally.shared
-            assert side.delays.count <= tally.shared
+    assert sum(class_sums.shared for class_sums in record.by_class.values()) == len(once)
+    for class_sums in record.by_class.values():
+        for side in class_sums.sides.values():
+            assert side.watched == side.delivered + side.missing.total() <= class_sums.shared
+            assert side.delays.count <= class_sums.shared
 
 
 @given(st.lists(st.floats(0.0002, 3600), min_size=1, max_size=200), st.floats(0, 1))

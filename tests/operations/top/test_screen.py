@@ -190,7 +190,7 @@ def test_a_filter_that_nothing_has_says_so() -> None:
 
 def test_help_names_every_key() -> None:
     text = "\n".join(shown(ViewState(help=True)))
-    assert all(action.says[:28] in text for action in BY_KEY.values())
+    assert all(action.text[:28] in text for action in BY_KEY.values())
 
 
 def test_wide_letters_do_not_move_what_stands_behind_them() -> None:

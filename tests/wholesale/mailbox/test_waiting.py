@@ -22,9 +22,9 @@ def test_marks_are_taken_in_the_order_in_which_they_came() -> None:
     waiting, jobs = WaitingMarks(), [job(n) for n in range(5)]
     for each in jobs:
         waiting.add_job(each)
-    assert waiting.take(2, 0.0) == jobs[:2]
-    assert waiting.take(9, 0.0) == jobs[2:]
-    assert waiting.take(9, 0.0) == []
+    assert waiting.take_jobs(2, 0.0) == jobs[:2]
+    assert waiting.take_jobs(9, 0.0) == jobs[2:]
+    assert waiting.take_jobs(9, 0.0) == []
     assert waiting.due_in(0.0) is None
 
 
@@ -33,9 +33,9 @@ def test_one_whose_message_isnt_there_comes_again_a_few_times_ever_later() -> No
     for delay in DELAYS:
         assert waiting.look_again(lost, now)
         assert waiting.due_in(now) == pytest.approx(delay)
-        assert waiting.take(9, now + delay - 0.01) == []
+        assert waiting.take_jobs(9, now + delay - 0.01) == []
         now += delay + 0.01
-        assert waiting.take(9, now) == [lost]
+        assert waiting.take_jobs(9, now) == [lost]
     assert not waiting.look_again(lost, now)
     assert len(waiting) == 0
 
@@ -44,7 +44,7 @@ def test_one_user_keeps_few_waiting_for_what_isnt_there() -> None:
     waiting = WaitingMarks(later=5, later_of_a_user=2)
     assert [waiting.look_again(job(n), 0.0) for n in range(3)] == [True, True, False]
     assert waiting.look_again(job(7, user="43"), 0.0)
-    waiting.take(9, 1.0)
+    waiting.take_jobs(9, 1.0)
     assert waiting.look_again(job(8), 1.0)
 
 
@@ -61,6 +61,6 @@ def test_what_the_broker_has_taken_back_can_be_taken_out() -> None:
     waiting.look_again(jobs[2], 0.0)
     waiting.look_again(jobs[3], 0.0)
     assert waiting.remove_if(lambda each: each in (jobs[1], jobs[2], jobs[3])) == 3
-    assert waiting.take(9, 100.0) == [jobs[0]]
+    assert waiting.take_jobs(9, 100.0) == [jobs[0]]
     assert waiting.look_again(jobs[1], 0.0)
     assert waiting.look_again(jobs[2], 0.0)

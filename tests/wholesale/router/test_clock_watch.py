@@ -189,7 +189,7 @@ async def test_rows_tell_the_time_of_their_writing(
         await core.none_owed(router)
         log = router.stream.log
         await until(lambda: store._directory[log].low == 1)
-        assert store._directory[log].told_ms == EPOCH + 4_000
+        assert store._directory[log].stated_ms == EPOCH + 4_000
 
 
 async def test_a_router_whose_clock_is_wrong_when_it_starts_waits_and_takes_nothing(

@@ -13,13 +13,13 @@ from wholesale.scaler.acting import STALE, Acting
 from wholesale.scaler.choice import Decision
 from wholesale.scaler.drivers import DriverError, DriverLimit, Instance
 from wholesale.scaler.plan import ScalingPlan
-from wholesale.scaler.requirement import Demand, wish
+from wholesale.scaler.requirement import Demand, requirement
 
-WISH = wish(Demand(readers=0, per_box=1000), ScalingPlan())
+WISH = requirement(Demand(readers=0, per_box=1000), ScalingPlan())
 
 
 def decided(**fields: object) -> Decision:
-    return Decision(wanted=2, wish=WISH, **fields)  # type: ignore[arg-type]
+    return Decision(wanted=2, requirement=WISH, **fields)  # type: ignore[arg-type]
 
 
 class FakeDriver:
@@ -89,7 +89,7 @@ async def test_it_tells_the_driver_what_was_decided_and_that_once(
     await acting.round()
     assert machines.asked == ["boxes", ("end", ("b1",)), ("want", 4), "boxes"]
     assert acting.well
-    assert acting.document()["told"] == 4
+    assert acting.driver_document()["told"] == 4
 
 
 async def test_only_the_last_decision_counts(acting: Acting, machines: FakeDriver) -> None:
@@ -106,7 +106,7 @@ async def test_a_driver_that_fails_is_said_and_asked_again_later(
     acting.decided(decided(want=4))
     await acting.round()
     assert not acting.well
-    said = acting.document()
+    said = acting.driver_document()
     assert (said["state"], said["trouble"]) == ("failing", "no credits left")
     acting.decided(decided(want=4))
     await acting.round()
@@ -115,7 +115,7 @@ async def test_a_driver_that_fails_is_said_and_asked_again_later(
     machines.trouble = None
     await acting.round()
     assert machines.asked[2:] == ["boxes", ("want", 4)]
-    assert acting.document()["state"] == "well"
+    assert acting.driver_document()["state"] == "well"
 
 
 async def test_a_driver_that_hangs_is_left_after_its_time(
@@ -123,7 +123,7 @@ async def test_a_driver_that_hangs_is_left_after_its_time(
 ) -> None:
     machines.hangs.clear()
     await acting.round()
-    assert acting.document()["trouble"] == "boxes: no answer within 0.05 s"
+    assert acting.driver_document()["trouble"] == "boxes: no answer within 0.05 s"
 
 
 async def test_what_a_driver_raises_beside_its_own_errors_stops_nothing(
@@ -132,7 +132,7 @@ async def test_what_a_driver_raises_beside_its_own_errors_stops_nothing(
     machines.trouble = KeyError("Instances" * 1000)
     acting.decided(decided(want=4))
     await acting.round()
-    said = acting.document()["trouble"]
+    said = acting.driver_document()["trouble"]
     assert said.startswith("want: KeyError: 'Instances")
     assert len(said) == 300
 
@@ -143,13 +143,13 @@ async def test_a_driver_at_its_limit_is_no_reason_to_end_no_box(
     machines.trouble = DriverLimit("there may be 3")
     acting.decided(decided(want=4))
     await acting.round()
-    assert acting.document()["state"] == "limit"
+    assert acting.driver_document()["state"] == "limit"
     assert acting.well
     # When fewer boxes are enough, it isn't at its limit any more.
     clock.now += 5.0
     acting.decided(decided())
     await acting.round()
-    assert acting.document()["state"] == "well"
+    assert acting.driver_document()["state"] == "well"
 
 
 async def test_a_list_that_is_old_says_nothing(acting: Acting, clock: ActingClock) -> None:
@@ -158,7 +158,7 @@ async def test_a_list_that_is_old_says_nothing(acting: Acting, clock: ActingCloc
     assert acting.well
     clock.now += STALE + 1
     assert not acting.well
-    assert acting.document()["state"] == "stale"
+    assert acting.driver_document()["state"] == "stale"
 
 
 async def test_it_goes_on_until_it_is_cancelled(acting: Acting, machines: FakeDriver) -> None:

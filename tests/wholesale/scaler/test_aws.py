@@ -178,7 +178,7 @@ async def test_a_cloud_that_doesnt_answer_is_said() -> None:
 async def test_what_is_wanted_becomes_metrics_of_cloudwatch(cloud: str) -> None:
     asked = AwsClient("cloudwatch", region=None, endpoint=cloud)
     told = CloudWatch("newsfabric", asked)
-    assert await told.tell(DOCUMENT)
+    assert await told.put_metrics(DOCUMENT)
     found = await asked.ask(lambda client: client.list_metrics(Namespace="newsfabric"))
     names = {metric["MetricName"] for metric in found["Metrics"]}
     assert names >= {"WantedBoxes", "ServingBoxes", "Readers", "Limited"}
@@ -206,6 +206,6 @@ async def test_a_cloudwatch_that_doesnt_answer_stops_nothing(
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         address = f"http://127.0.0.1:{nobody.getsockname()[1]}"
     asked = AwsClient("cloudwatch", region=None, endpoint=address)
-    assert not await CloudWatch("newsfabric", asked).tell(DOCUMENT)
+    assert not await CloudWatch("newsfabric", asked).put_metrics(DOCUMENT)
     assert "CloudWatch: EndpointConnectionError" in caplog.text
     asked.close()

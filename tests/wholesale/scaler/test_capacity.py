@@ -15,7 +15,7 @@ from wholesale.commands import main
 from wholesale.scaler.capacity import capacity, capacity_for
 from wholesale.scaler.options import ScalerOptions, only_plan_options
 from wholesale.scaler.plan import ScalingPlan
-from wholesale.scaler.requirement import Demand, wish
+from wholesale.scaler.requirement import Demand, requirement
 
 NOTHING = ScalerOptions(
     plan=ScalingPlan(),
@@ -46,7 +46,11 @@ def test_the_same_as_json() -> None:
     done = asked("--readers=500000", "--within=300", "--per-box=50000", "--boot=60s", "--json")
     said = json.loads(done.output)
     plan = ScalingPlan(per_box=50_000, boot=60.0)
-    assert said["after"]["boxes"] == wish(Demand(readers=500_000, per_box=50_000), plan).boxes == 15
+    assert (
+        said["after"]["boxes"]
+        == requirement(Demand(readers=500_000, per_box=50_000), plan).boxes
+        == 15
+    )
     assert said["arrivals_per_second"] == pytest.approx(500_000 / 300)
     assert [step["readers"] for step in said["steps"]][::5] == [0, 250_000, 500_000]
 

@@ -230,7 +230,7 @@ def test_missing_reports_never_scale_in() -> None:
 def test_a_scaler_that_has_just_begun_takes_nothing_away() -> None:
     fleet = full_fleet(9, 10)
     fleet.run(PLAN.patience * 4)
-    fleet.brain.deaf()
+    fleet.scaler.disconnected()
     assert drained(fleet, PLAN.patience - 1) == []
 
 
@@ -312,7 +312,7 @@ def test_a_scaler_that_was_deaf_replaces_nothing_that_it_didnt_hear() -> None:
     fleet = failing_fleet(1)
     fleet.hush("bad0")
     fleet.run(30)
-    fleet.brain.deaf()
+    fleet.scaler.disconnected()
     assert ended(fleet, PLAN.overdue * 3) == []
     assert fleet.kinds()["bad0"] in ("silent", "unknown", "unready")
 

@@ -63,7 +63,7 @@ class ScalerStage:
     machines: RecordingDriver
     service: ScalerService
 
-    def hear(self, *reports: LoadReport) -> None:
+    def note_report(self, *reports: LoadReport) -> None:
         for each in reports:
             self.broker.publish("upstream", reported(each))
 
@@ -99,9 +99,9 @@ async def _serving(service: ScalerService) -> AsyncIterator[ScalerService]:
 
 async def test_scale_says_what_is_wanted_with_the_sums(place: ScalerStage) -> None:
     await until(lambda: place.service.acting.well)
-    place.hear(report("b1", 800), report("b2", 700))
-    brain = place.service.brain
-    await until(lambda: brain.decision and brain.decision.wish.boxes == 3)
+    place.note_report(report("b1", 800), report("b2", 700))
+    scaler = place.service.scaler
+    await until(lambda: scaler.decision and scaler.decision.requirement.boxes == 3)
     said = await place.scale()
     assert (said["scaler"], said["region"], said["state"]) == ("oregon-scaler-1", "oregon", "well")
     sums = {line["name"]: line["value"] for line in said["sums"]}
@@ -116,8 +116,8 @@ async def test_what_a_box_reports_in_anothers_name_is_dropped(place: ScalerStage
     before = value(counters.REPORT_FORGED), value(counters.REPORT_BAD)
     place.broker.publish("upstream", reported(report("b1", 900), by="b2"))
     place.broker.publish("upstream", Message(load_key("oregon", "b1"), b"nonsense"))
-    place.hear(report("b3", 5))
-    await until(lambda: place.service.brain.sight and place.service.brain.sight.boxes)
+    place.note_report(report("b3", 5))
+    await until(lambda: place.service.scaler.view and place.service.scaler.view.boxes)
     assert [box["name"] for box in (await place.scale())["boxes"]] == ["b3"]
     after = value(counters.REPORT_FORGED), value(counters.REPORT_BAD)
     assert after == (before[0] + 1, before[1] + 1)
@@ -127,13 +127,13 @@ async def test_what_is_decided_is_told_the_driver_and_the_boxes(
     place: ScalerStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tap = place.broker.tap("orders")
-    brain = place.service.brain
-    decide = brain.decide
+    scaler = place.service.scaler
+    decide = scaler.decide
 
     def decided(**given: Any) -> Decision:
         return dataclasses.replace(decide(**given), want=4, drain=("b1", "b2"), end=("b3",))
 
-    monkeypatch.setattr(brain, "decide", decided)
+    monkeypatch.setattr(scaler, "decide", decided)
     await until(lambda: place.machines.wanted and place.machines.ended)
     assert (place.machines.wanted[0], place.machines.ended[0]) == (4, "b3")
     orders = [decode_drain(message) for message in place.broker.take(tap)]
@@ -167,8 +167,8 @@ async def test_a_core_that_takes_no_orders_holds_up_the_decisions_for_a_second_a
 
 
 async def test_without_its_core_it_decides_nothing_and_isnt_ready(place: ScalerStage) -> None:
-    place.hear(report("b1", 900))
-    await until(lambda: place.service.brain.decision)
+    place.note_report(report("b1", 900))
+    await until(lambda: place.service.scaler.decision)
     place.link.lose()
     assert place.service.decide(now=5.0) is None or place.link.connected
     # Until it has listened again for a while, nothing is asked for.

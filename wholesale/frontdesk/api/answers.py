@@ -29,7 +29,7 @@ class EndpointsReply:
     region: str
     others: tuple[Region, ...]
 
-    def document(self, offers: Sequence[OfferedBox]) -> dict[str, Any]:
+    def endpoints_document(self, offers: Sequence[OfferedBox]) -> dict[str, Any]:
         """Return the reply. Readers choose from ``gateways`` by ``weight``.
 
         Without gateways they ask ``alternates`` in their order, and again in ``retry_ms``.

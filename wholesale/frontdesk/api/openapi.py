@@ -23,7 +23,7 @@ _COUNT: Final = {"type": ["integer", "null"], "minimum": 0, "maximum": MAX_INTEG
 _WHY_WAIT: Final = "Not now. Send it again after `Retry-After` seconds."
 
 
-def document(limits: MessageLimits, *, keys: bool) -> dict[str, Any]:
+def openapi_document(limits: MessageLimits, *, keys: bool) -> dict[str, Any]:
     """Return the document; ``keys`` states whether publishing needs an API key."""
     return {
         "openapi": "3.1.0",

@@ -138,12 +138,12 @@ def rehearse(
 
 def in_curls_words(receipt: Receipt, message: Message, topics: TopicTable) -> str:
     """Return the reason of a rejection, for a client that uses HTTP and has no AMQP login."""
-    said = message.properties
-    if receipt.reason == PUBLISHER_NOT_ALLOWED and topics.may_publish(said.app_id, message.topic):
+    app_id = message.properties.app_id
+    if receipt.reason == PUBLISHER_NOT_ALLOWED and topics.may_publish(app_id, message.topic):
         # The publisher may publish there; so the cause is that nobody vouches for it.
         return (
-            f"publishing as {said.app_id} needs an API key bound to {said.app_id}: a line "
-            f"`{said.app_id} KEY` in the frontdesk's --api-key-file, sent as X-API-Key"
+            f"publishing as {app_id} needs an API key bound to {app_id}: a line "
+            f"`{app_id} KEY` in the frontdesk's --api-key-file, sent as X-API-Key"
         )
     return receipt.detail or ""
 

@@ -84,7 +84,7 @@ class Elsewhere:
         other.misses += 1
         other.why = why[:200]
 
-    def look(self, now: float) -> None:
+    def update_events(self, now: float) -> None:
         """Find regions that are newly away or back, and make events of that."""
         for name, other in self._others.items():
             away = other.misses >= _MISSES or now - other.since > OLD_AFTER
@@ -110,8 +110,8 @@ def _document(name: str, other: _Other, now: float) -> dict[str, Any]:
     state = "well" if region.get("state") == "well" else "troubled"
     if other.away or other.answer is None:
         state = "away"
-        said = f": {other.why}" if other.why else ""
-        why = [f"its frontdesk doesn't answer{said}" if other.away else "not asked yet"]
+        cause = f": {other.why}" if other.why else ""
+        why = [f"its frontdesk doesn't answer{cause}" if other.away else "not asked yet"]
     return region | {
         "name": name,
         "frontdesk_url": other.url,

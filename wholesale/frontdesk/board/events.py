@@ -75,7 +75,7 @@ class EventRing:
         (who, _), *_ = whos.most_common(1)
         self._events.remove(next(e for e in self._events if (e.region, e.who) == (region, who)))
 
-    def document(
+    def events_document(
         self, now: float, now_ms: int, *, after: int = 0, region: str | None = None
     ) -> list[dict[str, Any]]:
         """Return events with numbers above ``after``, only of ``region`` if given, newest last."""

@@ -105,7 +105,7 @@ class Picture:
 
     # --- events ---------------------------------------------------------------------------
 
-    def look(self, now: float) -> None:
+    def update_events(self, now: float) -> None:
         """Find silent processes, and make events of changes. Call it several times a second."""
         if now - self._looked > PAUSED and self._hearing_since is not None:
             self._hearing_since = now
@@ -114,7 +114,7 @@ class Picture:
             self._follow(known, now)
         self._follow_shovels(now)
         self._follow_nodes(now)
-        self.elsewhere.look(now)
+        self.elsewhere.update_events(now)
         self._presence.forget(now)
 
     def _follow(self, known: Known, now: float) -> None:
@@ -187,7 +187,7 @@ class Picture:
 
     # --- output ---------------------------------------------------------------------------
 
-    def document(
+    def picture_document(
         self, now: float, now_ms: int, *, own: bool = False, after: int = 0
     ) -> dict[str, Any]:
         """Return the board's document, with the events after number ``after``.
@@ -202,7 +202,7 @@ class Picture:
             "version": place.version,
             "now_ms": now_ms,
             "regions": [self.region(now, now_ms), *([] if own else self.elsewhere.documents(now))],
-            "events": self.events.document(now, now_ms, after=after, region=region),
+            "events": self.events.events_document(now, now_ms, after=after, region=region),
         }
 
     def region(self, now: float, now_ms: int) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class Plots:
         kept = self._points.setdefault(region, collections.deque(maxlen=POINTS))
         kept.append((now, point))
 
-    def document(self, now: float, now_ms: int) -> dict[str, Any]:
+    def plots_document(self, now: float, now_ms: int) -> dict[str, Any]:
         """Return all points: for each series a list as long as ``at_ms``, null where unknown."""
         return {
             "every_ms": EVERY_MS,

@@ -115,7 +115,7 @@ def state_of(known: Known) -> str:
         return "gone"
     if known.load is not None:
         return known.load.state
-    return known.says()
+    return known.reported_state()
 
 
 def waiting_for(known: Known) -> list[str]:
@@ -163,7 +163,7 @@ def box_page(known: Known, now: float) -> dict[str, Any]:
     }
 
 
-def heard_lately(processes: Iterable[Known], now: float) -> list[Known]:
+def recently_reported(processes: Iterable[Known], now: float) -> list[Known]:
     """Return the processes whose present state is known: not gone, and with a recent report.
 
     While its core is away, a frontdesk declares no process gone, and knows no present state.
@@ -177,7 +177,7 @@ def totals_page(processes: Iterable[Known], now: float) -> dict[str, Any]:
     Quantiles of several boxes can't be added: ``delay_p50_ms`` is the p50 of the median box,
     weighted by publications; ``delay_p99_ms`` is that of the slowest box.
     """
-    listed = heard_lately(processes, now)
+    listed = recently_reported(processes, now)
     boxes = [known for known in listed if known.kind == BOX]
     loads = [known.load for known in boxes if known.load is not None]
     routed = [_figure(known, ROUTED) or 0.0 for known in listed if known.kind == "router"]
@@ -203,7 +203,7 @@ def totals_page(processes: Iterable[Known], now: float) -> dict[str, Any]:
 def busiest_page(processes: Iterable[Known], field: str, now: float) -> list[dict[str, Any]]:
     """Return the busiest topics or publishers, by routers with recent reports."""
     sums: collections.Counter[str] = collections.Counter()
-    for known in heard_lately(processes, now):
+    for known in recently_reported(processes, now):
         if known.kind == "router" and known.report is not None:
             busy: tuple[Busy, ...] = getattr(known.report, field)
             for each in busy:

@@ -43,10 +43,10 @@ class CloudWatch:
     async def run(self, document: Callable[[], dict[str, Any]]) -> None:
         """Report as :meth:`Watching.run`, every ``every`` seconds."""
         while True:
-            await self.tell(document())
+            await self.put_metrics(document())
             await asyncio.sleep(self._every)
 
-    async def tell(self, document: dict[str, Any]) -> bool:
+    async def put_metrics(self, document: dict[str, Any]) -> bool:
         """Put the metrics of ``document``; return whether CloudWatch accepted them."""
         data = metric_data(document)
         if not data:
@@ -70,14 +70,14 @@ def metric_data(document: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the metrics in a ``/scale`` document; none while the scaler is deaf. Pure."""
     if document["wanted"] is None:
         return []
-    said = {line["name"]: line["value"] for line in document["sums"]}
+    values = {line["name"]: line["value"] for line in document["sums"]}
     values = {
         "WantedBoxes": document["wanted"],
         "ServingBoxes": document["counts"].get("ready", 0),
         "FailedBoxes": document["counts"].get("failed", 0),
         "SilentBoxes": document["counts"].get("silent", 0),
-        "Readers": said["readers"],
-        "CarriedReaders": said["carried"],
+        "Readers": values["readers"],
+        "CarriedReaders": values["carried"],
         "Limited": float(document["state"] == "limited"),
         "DriverFailing": float(document["driver"]["state"] == "failing"),
     }

@@ -14,7 +14,7 @@ from wholesale.frontdesk.api.answers import EndpointsReply, history_document
 def test_alternates_are_the_other_regions_frontdesks():
     node = (Node("n", "amqp://127.0.0.1", "http://127.0.0.1"),)
     dublin = Region(name="dublin", frontdesk_url="http://d.example/", client=node, core=node)
-    assert EndpointsReply("oregon", (dublin,)).document([]) == {
+    assert EndpointsReply("oregon", (dublin,)).endpoints_document([]) == {
         "region": "oregon",
         "gateways": [],
         "alternates": [{"region": "dublin", "endpoints_url": "http://d.example/endpoints.json"}],

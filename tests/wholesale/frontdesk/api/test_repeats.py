@@ -13,10 +13,10 @@ from wholesale.frontdesk.api.repeats import Name, Repeats
 
 
 class ScriptedPublisher:
-    """A publisher with the results ``says``, one after the other, and a clock."""
+    """A publisher with the results ``reported_state``, one after the other, and a clock."""
 
     def __init__(self, *says: str | Exception) -> None:
-        self.says = list(says)
+        self.reported_state = list(says)
         self.published = 0
         self.now = 0.0
         self.repeats = Repeats(seconds=600, most=2)
@@ -25,7 +25,7 @@ class ScriptedPublisher:
 
     async def publish(self) -> Receipt:
         self.published += 1
-        said = self.says.pop(0)
+        said = self.reported_state.pop(0)
         await self.gate.wait()
         if isinstance(said, Exception):
             raise said
@@ -37,7 +37,7 @@ class ScriptedPublisher:
     ) -> tuple[str, bool]:
         properties = Properties(message_id=message_id, app_id=app_id)
         name = Name.of(Message("news.x", body, properties))
-        receipt = await self.repeats.once(name, self.publish, clock=lambda: self.now)
+        receipt = await self.repeats.publish_once(name, self.publish, clock=lambda: self.now)
         return receipt.id or "", receipt.repeated
 
 

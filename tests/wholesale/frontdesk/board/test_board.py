@@ -59,7 +59,7 @@ def document(response: HTTPResponse) -> dict[str, Any]:
 
 async def names(house: House) -> set[str]:
     """Return the processes of its own region that the board shows."""
-    house.service._board.look()
+    house.service._board.refresh()
     region = document(await house.fetch("/board.json"))["regions"][0]
     return {one["name"] for one in (*region["services"], *region["boxes"])}
 
@@ -107,7 +107,7 @@ async def test_it_answers_without_core_client_and_store(house: House):
     for method in ("history", "check", "latest"):
         setattr(house.store, method, broken)
     house.service._board._reaches = lambda: (False, False)
-    house.service._board.look()
+    house.service._board.refresh()
     region = document(await house.fetch("/board.json"))["regions"][0]
     assert region["state"] == "troubled"
     assert region["why"][0] == "oregon-frontdesk-1 reaches no node of oregon/core: it hears nobody"
@@ -115,7 +115,7 @@ async def test_it_answers_without_core_client_and_store(house: House):
 
 async def test_plots_have_every_region(house: House):
     house.service._board._next_point = 0.0
-    house.service._board.look()
+    house.service._board.refresh()
     found = document(await house.fetch("/board/plots.json"))
     assert found["every_ms"] == 5000
     assert set(found["regions"]) == {"oregon", "dublin"}
@@ -544,6 +544,6 @@ async def test_a_key_is_not_shown_over_plain_http_to_other_machines_unless_one_s
 
 
 async def _dublin(house: House) -> dict[str, Any]:
-    house.service._board.look()
+    house.service._board.refresh()
     found: dict[str, Any] = document(await house.fetch("/board.json"))["regions"][1]
     return found
