@@ -38,7 +38,7 @@ _MOST_NAMED: Final = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class CertificateIdentity:
     """The names and roles that the inventory allows in a certificate."""
 
     names: frozenset[str]
@@ -52,7 +52,7 @@ class Shown:
 
     host: str
     trusts: bytes
-    may_be: Mapping[str, Identity]
+    may_be: Mapping[str, CertificateIdentity]
     shows: Mapping[str, CertificatePair]
 
 
@@ -82,11 +82,11 @@ def shown(text: bytes) -> list[Shown]:
 
 def _shown(fields: dict[str, Any]) -> Shown:
     host = json_fields.text(fields, "host")
-    own = Identity(
+    own = CertificateIdentity(
         names=frozenset(map(checked_name, fields["names"])), roles=frozenset(fields["roles"])
     )
     logins = {
-        name: Identity(names=frozenset([name]), roles=frozenset(["client"]))
+        name: CertificateIdentity(names=frozenset([name]), roles=frozenset(["client"]))
         for name in fields["logins"]
     }
     shows = json_fields.mapping(fields.get("shows"), "shows")
@@ -166,7 +166,7 @@ def _bundle(hosts: Collection[Shown], authorities: Collection[str]) -> bytes:
 
 
 def _judged(
-    name: str, pair: CertificatePair, identity: Identity | None, bundle: bytes
+    name: str, pair: CertificatePair, identity: CertificateIdentity | None, bundle: bytes
 ) -> datetime.datetime:
     """Return the end of validity; ConfigError unless the certificate fits ``identity``."""
     if identity is None:

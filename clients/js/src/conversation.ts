@@ -13,7 +13,7 @@ import { Requests } from "./requests.ts";
 import type { Timers } from "./timers.ts";
 import { Topics } from "./topics.ts";
 import { isError } from "./wire.ts";
-import type { Push, Verb } from "./wire.ts";
+import type { GatewayPush, Verb } from "./wire.ts";
 
 const TOKEN_MS = 5000; // so long a page's function may take to make a token before topics that need none are asked for
 const HASTE = { ms: 1000, most: 6 }; // a token is renewed after a second at the soonest, and twice as long each time
@@ -127,7 +127,7 @@ export class Conversation {
 
   /* ---- What the gateway pushes ---- */
 
-  push(push: Push, now: number): void {
+  push(push: GatewayPush, now: number): void {
     this.#requests.pushed(push);
     if (push.limits) this.#outbox.told(push.limits);
     if (isError(push) && push.code === TOO_MANY) this.#outbox.tooFast(now);
@@ -142,7 +142,7 @@ export class Conversation {
     else this.#answer(push, now);
   }
 
-  #loggedIn({ expires_at: expiresAt }: Push, now: number): void {
+  #loggedIn({ expires_at: expiresAt }: GatewayPush, now: number): void {
     if (Number.isFinite(expiresAt)) {
       const wait = (expiresAt - now) * (0.7 + 0.2 * this.#options.random());
       this.#timers.set("refresh", now + Math.max(HASTE.ms * 2 ** this.#haste, wait));
@@ -153,7 +153,7 @@ export class Conversation {
   }
 
   /** A token is no good. The first time others are asked for at once, then less and less often. */
-  #refused(push: Push, now: number): void {
+  #refused(push: GatewayPush, now: number): void {
     this.#tryAgain(push, now);
     const { refusals } = this.#login;
     if (push.temporary || refusals < 2) return;
@@ -161,14 +161,14 @@ export class Conversation {
     this.#timers.set("refresh", now + wait * (0.5 + this.#options.random()));
   }
 
-  #answer(push: Push, now: number): void {
+  #answer(push: GatewayPush, now: number): void {
     if (this.#requests.reply(push, now) || !isError(push)) return;
     this.#tryAgain(push, now);
     if (push.code === TOO_MANY) this.#requests.unread(now + 1000 + 4000 * this.#options.random());
     this.#options.out.tell({ t: "error", error: push });
   }
 
-  #tryAgain({ temporary }: Push, now: number): void {
+  #tryAgain({ temporary }: GatewayPush, now: number): void {
     if (temporary) this.#timers.soon("again", now + 1000 + this.#options.random() * 4000);
   }
 

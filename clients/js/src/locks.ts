@@ -1,7 +1,7 @@
 /** Web Locks: each is held by one tab of an origin at most, and never outlives it. */
 
 /** Resolves when the lock is ours no more: released (what `whenHeld` returned is settled), stolen, or not waited for any longer. */
-export async function holdLock(name: string, options: LocksOptions, whenHeld: () => unknown): Promise<void> {
+export async function holdLock(name: string, options: LockOptions, whenHeld: () => unknown): Promise<void> {
   try {
     await navigator.locks.request(name, options, whenHeld);
   } catch (error) {

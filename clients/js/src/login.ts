@@ -12,7 +12,7 @@
 import type { Output } from "./notes.ts";
 import { isError } from "./wire.ts";
 import type { Random } from "./regions.ts";
-import type { ErrorPush, Push } from "./wire.ts";
+import type { ErrorPush, GatewayPush } from "./wire.ts";
 
 const UNAUTHORIZED = 101;
 
@@ -112,7 +112,7 @@ export class LoginState {
   }
 
   /** What the gateway's `push` says of us, if anything. */
-  reply(push: Push): "in" | "refused" | null {
+  reply(push: GatewayPush): "in" | "refused" | null {
     if (push.type === "logged_in" || push.type === "refreshed") {
       this.#isAccepted(push);
       return "in";
@@ -124,7 +124,7 @@ export class LoginState {
   }
 
   /** Without a `ref` it comes of what the gateway found in a cookie, of which we know nothing. */
-  #isAccepted({ ref, user, expires_at: expiresAt }: Push): void {
+  #isAccepted({ ref, user, expires_at: expiresAt }: GatewayPush): void {
     this.user = { user, expires_at: expiresAt ?? null };
     this.#accepted = this.#said.get(ref) ?? null;
     this.#refused = null;
@@ -162,7 +162,7 @@ export class LoginState {
   }
 
   /** Verbs are answered in order: what was said before the last one and has no answer yet was never read, and shares its. */
-  #answer(ref: string, push: Push): void {
+  #answer(ref: string, push: GatewayPush): void {
     const isLast = ref === this.#ref;
     for (const said of this.#said.keys()) if (isLast && said !== ref) this.#said.delete(said);
     for (const [key, asked] of this.#keys) {

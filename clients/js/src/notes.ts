@@ -6,7 +6,7 @@
  */
 
 import type { FabricError, Login, Logout, State } from "./api.ts";
-import type { Push, ErrorFields, Verb } from "./wire.ts";
+import type { GatewayPush, ErrorFields, Verb } from "./wire.ts";
 
 /** What a subscription wants. Its key is "tab/number". */
 export interface Wish {
@@ -39,9 +39,9 @@ export type ToTabs =
   | { t: "token"; token: string }
   | { t: "error"; error: ErrorFields }
   | { t: "token?"; question?: number }
-  | { t: "answer"; key: string; push: Push }
+  | { t: "answer"; key: string; push: GatewayPush }
   | { t: "left"; keys: string[] }
-  | { t: "push"; push: Push; keys: string[] | null }
+  | { t: "push"; push: GatewayPush; keys: string[] | null }
   | ({ t: "subscribed" } & Subscribed)
   | { t: "refused"; topic: string; keys: string[] | null; error: ErrorFields };
 

@@ -13,7 +13,7 @@ import type { Mark } from "./api.ts";
 import type { Output } from "./notes.ts";
 import { identityOf } from "./seen.ts";
 import type { Timers } from "./timers.ts";
-import type { Push, Verb } from "./wire.ts";
+import type { GatewayPush, Verb } from "./wire.ts";
 
 interface Request {
   verb: Verb;
@@ -71,7 +71,7 @@ export class Requests {
   }
 
   /** Take what may be the answer to one of these, and say whether it was. */
-  reply(push: Push, now: number): boolean {
+  reply(push: GatewayPush, now: number): boolean {
     if (push.ref === undefined || push.ref === null) return false;
     for (const [key, request] of this.#requests) {
       if (request.ref !== push.ref) continue;
@@ -86,7 +86,7 @@ export class Requests {
   }
 
   /** Something was pushed: if it is a mark, it is there, whoever awaits it. */
-  pushed(push: Push): void {
+  pushed(push: GatewayPush): void {
     const action = MARKS[push.type];
     if (typeof action !== "string") return;
     const mark = markOf({ ...push, action });
@@ -133,7 +133,7 @@ export class Requests {
     this.#out.send({ ...request.verb, ref: request.ref });
   }
 
-  #answer(key: string, push: Push): void {
+  #answer(key: string, push: GatewayPush): void {
     this.#requests.delete(key);
     this.#out.tell({ t: "answer", key, push });
   }

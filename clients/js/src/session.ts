@@ -24,7 +24,7 @@ import type { RegionAnswer, Candidate, Random, KnownRegions } from "./regions.ts
 import { Retries } from "./retries.ts";
 import type { Loss } from "./retries.ts";
 import { Timers } from "./timers.ts";
-import type { Push, Verb } from "./wire.ts";
+import type { GatewayPush, Verb } from "./wire.ts";
 
 const CLOSING_MS = 1000; // from a `disconnect` push to the close that proxies may have eaten
 
@@ -151,7 +151,7 @@ export class Session {
   }
 
   /** A push has come in, as an object. */
-  push(push: Push, now: number): void {
+  push(push: GatewayPush, now: number): void {
     this.#dialler.hasSpoken = true;
     if (push.type !== "disconnect") return this.#conversation.push(push, now);
     this.#retries.notice = push;

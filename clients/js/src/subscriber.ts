@@ -13,7 +13,7 @@ import type { Events, Handlers, Subscribed, ToConnection, ToTabs, Wish } from ".
 import { MARKS } from "./requests.ts";
 import { SeenMessages, identityText } from "./seen.ts";
 import { isError } from "./wire.ts";
-import type { Push, ErrorFields, Verb } from "./wire.ts";
+import type { GatewayPush, ErrorFields, Verb } from "./wire.ts";
 
 const CLOSED: ErrorFields = { code: 0, reason: "the page has closed its connection" };
 
@@ -28,7 +28,7 @@ interface FollowedTopic {
 
 interface PendingVerb {
   verb: Verb;
-  resolve: (push: Push) => void;
+  resolve: (push: GatewayPush) => void;
   reject: (error: FabricError) => void;
 }
 
@@ -110,7 +110,7 @@ export class Subscriber {
   }
 
   /** The reply to `verb`; rejects with a FabricError. It waits for as long as there is no connection. */
-  ask(verb: Verb): Promise<Push> {
+  ask(verb: Verb): Promise<GatewayPush> {
     if (this.#isClosed) return Promise.reject(new FabricError(CLOSED));
     const key = this.#newKey();
     return new Promise((resolve, reject) => {
@@ -211,7 +211,7 @@ export class Subscriber {
     if (this.#followed.has(wish.key)) call(handler, value);
   }
 
-  #pushed(followed: FollowedTopic, push: Push): void {
+  #pushed(followed: FollowedTopic, push: GatewayPush): void {
     const { handlers, seen } = followed;
     if (typeof push.position === "string") followed.position = push.position;
     if (typeof push.id !== "string" || !seen.first(push.type === "message" ? push.id : `${push.id}${push.type}`)) {
@@ -219,7 +219,7 @@ export class Subscriber {
       return;
     }
     const identity = identityText(push.id);
-    if (push.type === "message") this.#message(followed, { ...push, identity } as Push & Message);
+    if (push.type === "message") this.#message(followed, { ...push, identity } as GatewayPush & Message);
     else this.#call(followed, handlers.onMark, { topic: push.topic, id: push.id, identity, mark: MARKS[push.type]!, at: push.at });
   }
 

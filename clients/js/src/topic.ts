@@ -14,7 +14,7 @@
 import { Newcomers } from "./newcomers.ts";
 import type { Output, Subscribed, Wish } from "./notes.ts";
 import { isError } from "./wire.ts";
-import type { Push, ErrorFields, Verb } from "./wire.ts";
+import type { GatewayPush, ErrorFields, Verb } from "./wire.ts";
 
 const UNAUTHORIZED = 101;
 const ALREADY = 105;
@@ -107,7 +107,7 @@ export class Topic {
   }
 
   /** Something is pushed to those who follow it. */
-  push(push: Push): void {
+  push(push: GatewayPush): void {
     // While a newcomer is served, positions are of its subscription, not of the one that stays.
     const position = this.phase === "live" ? push.position : null;
     this.#isNowAt(position);
@@ -115,7 +115,7 @@ export class Topic {
   }
 
   /** The gateway's reply to what was asked. */
-  reply(push: Push, asked: SentVerb): void {
+  reply(push: GatewayPush, asked: SentVerb): void {
     if (push.type === "unsubscribed") this.#serving = asked.what === "make way" ? [asked.key!] : null;
     else if (push.type === "subscribed") this.#subscribed(push.recovered, push.position, asked);
     else if (push.type === "pong") this.#caughtUp();

@@ -4,7 +4,7 @@ import type { Output, Wish } from "./notes.ts";
 import type { VerbOutbox } from "./outbox.ts";
 import { Topic } from "./topic.ts";
 import type { SentVerb } from "./topic.ts";
-import type { Push, ErrorFields, Verb } from "./wire.ts";
+import type { GatewayPush, ErrorFields, Verb } from "./wire.ts";
 
 const PUSHES = ["message", "acked", "read", "dismissed"];
 
@@ -102,14 +102,14 @@ export class Topics {
   }
 
   /** Take a push that is about a topic of ours, and say whether it was. */
-  push(push: Push): boolean {
+  push(push: GatewayPush): boolean {
     if (push.ref !== undefined && push.ref !== null) return this.#reply(push);
     if (!PUSHES.includes(push.type)) return false;
     this.#topics.get(push.topic)?.push(push);
     return true;
   }
 
-  #reply(push: Push): boolean {
+  #reply(push: GatewayPush): boolean {
     const found = this.#asked.get(push.ref);
     if (!found) return false;
     this.#forget(push.ref);
