@@ -138,11 +138,11 @@ class _Fresh:
             except (OSError, ValueError) as exc:
                 text = f"TLS: {self._named()}: {_reason(exc)}"
                 if self._failures.should_log(text, time.monotonic()):
-                    logger.warning("%s; going on with what was there before", text)
+                    logger.warning("%s; keeping the certificates read before", text)
             else:
                 self._stamps = stamps
                 self._failures.ended()
-                logger.info("TLS: read %s again", self._named())
+                logger.info("TLS: reloaded %s", self._named())
         return self._context
 
     def ends(self, use: str) -> float:

@@ -150,7 +150,7 @@ class Agent:
         self._ordered = asyncio.Event()
         self._emptied = False
         # Set when the report that all readers are gone has returned from the core.
-        self._last_heard = asyncio.Event()
+        self._last_arrival = asyncio.Event()
 
     def readiness(self) -> Readiness:
         """Return ready while a feed and the way back run, and messages arrive through them."""
@@ -200,8 +200,8 @@ class Agent:
     async def _serve(self, stop: asyncio.Event) -> None:
         tending = asyncio.create_task(_each_second(self._tend))
         reporting = asyncio.create_task(_each_second(self._report))
-        told = [asyncio.create_task(event.wait()) for event in (stop, self._ordered)]
-        tasks: set[asyncio.Task[Any]] = {tending, reporting, *told}
+        events = [asyncio.create_task(event.wait()) for event in (stop, self._ordered)]
+        tasks: set[asyncio.Task[Any]] = {tending, reporting, *events}
         try:
             # A task that ends before `stop` has met a bug: its error must end the process.
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -270,13 +270,13 @@ class Agent:
             return
         DRAINS.labels("taken").inc()
         if not self._ordered.is_set():
-            logger.info("told to drain by %.80r", order.by)
+            logger.info("drain ordered by %.80r", order.by)
             self._ordered.set()
 
     def _on_load(self, message: Message) -> None:
         # A broker has validated the sender's user: nobody else can send it as this box.
         if message.properties.user_id != self._settings.credentials.username:
-            logger.debug("somebody else's word")
+            logger.debug("ignored a message of another user")
             return
         try:
             report = decode_load(message)
@@ -286,7 +286,7 @@ class Agent:
         on_the_way = max(0.0, time.time() - report.sent_ms / 1000)
         self._back.arrived(_now() - on_the_way, _now())
         if self._emptied and report.state == "draining" and report.connections == 0:
-            self._last_heard.set()
+            self._last_arrival.set()
 
     async def _tend(self) -> None:
         """Check the shovels once, and act on the result."""
@@ -327,7 +327,7 @@ class Agent:
         except (LinkError, TimeoutError) as exc:
             why = str(exc) or "the broker doesn't answer"
             if self._failures.should_log(why, _now()):
-                logger.warning("queues of this box can't be declared again: %s", why)
+                logger.warning("can't declare this box's queues again: %s", why)
 
     async def _follow(self, running: frozenset[str]) -> None:
         assert self._feeds is not None
@@ -349,7 +349,7 @@ class Agent:
         if _UPSTREAM not in self._running:
             self._back.renewed()
         elif self._back.distrust(_now(), self._rng):
-            logger.warning("upstream: runs and brings nothing, restarting its shovel")
+            logger.warning("upstream: restarting its shovel, which runs and brings nothing")
             with suppress(ManagementError):
                 await self._shovels.restart(self._upstream())
             COMMANDS.labels("restart").inc()
@@ -363,7 +363,7 @@ class Agent:
                 await self._cores[n].open()
                 await self._shovels.keep(self._links())
             case Restart(n):
-                logger.warning("feed %d: runs and brings nothing, restarting its shovel", n)
+                logger.warning("feed %d: restarting its shovel, which runs and brings nothing", n)
                 await self._shovels.restart(self._cores[n].feed)
         COMMANDS.labels(type(command).__name__.lower()).inc()
 
@@ -459,7 +459,7 @@ class Agent:
                         await asyncio.sleep(EVERY / 2)
         except TimeoutError:
             logger.warning(
-                "drain: time is up, %s readers left", self._load and self._load.connections
+                "drain timed out: %s readers left", self._load and self._load.connections
             )
             self._drain.on("overdue")
 
@@ -474,9 +474,9 @@ class Agent:
         try:
             async with asyncio.timeout(LAST_REPORT_TIMEOUT):
                 await self._report()
-                await self._last_heard.wait()
+                await self._last_arrival.wait()
         except TimeoutError:
-            logger.warning("the core didn't hear that the box is empty")
+            logger.warning("can't report to the core that the box is empty")
 
     async def _clean(self) -> None:
         """Delete the shovels and queues that this box made on its broker and on the core."""
@@ -487,7 +487,9 @@ class Agent:
                     await core.delete()
             self._drain.on("cleaned")
         except (TimeoutError, ManagementError) as exc:
-            logger.warning("left to expire on the core: %s", mask(str(exc)) or "out of time")
+            logger.warning(
+                "queues stay on the core until they expire: %s", mask(str(exc)) or "out of time"
+            )
             self._drain.on("overdue")
 
 

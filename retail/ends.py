@@ -128,7 +128,7 @@ class CoreEnd:
                 async with asyncio.timeout(DELETE_TIMEOUT):
                     await self._link.on_connect(self._delete)
             except TimeoutError:
-                logger.warning("%s: left on the core, to expire", self.feed.queue.name)
+                logger.warning("%s: left on the core until it expires", self.feed.queue.name)
         await self.close()
 
     async def _declare(self, declare: Declare) -> None:

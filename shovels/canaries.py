@@ -90,7 +90,7 @@ class Canaries:
             self._links[broker] = link
             self._publishers[broker] = await link.publisher(in_flight=10)
         for broker in self._watch.hosts:
-            await self._hear(broker)
+            await self._receive(broker)
 
     @property
     def core(self) -> dict[str, Link]:
@@ -132,7 +132,7 @@ class Canaries:
             SENT.labels("taken").inc()
             self._watch.sent(broker, exchange, at)
 
-    async def _hear(self, broker: Broker) -> None:
+    async def _receive(self, broker: Broker) -> None:
         link, queue = self._links[broker], self._queue
         declare = functools.partial(
             _declare, role=broker.cluster.role, queue=queue, key=canary_key(self._region)

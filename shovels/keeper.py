@@ -271,7 +271,7 @@ class Keeper:
         for link in links:
             state = self._states[host].get(link.name, "missing")
             why = "runs and brings nothing" if state == "running" else f"is {state}"
-            logger.warning("%s on %s %s: making it anew", link.id, host, why)
+            logger.warning("%s on %s %s: recreating it", link.id, host, why)
             try:
                 await restart(self._brokers, host, link.name)
             except ManagementError as exc:
@@ -320,7 +320,7 @@ class Keeper:
                 what = f"{action.verb} {action.kind} {action.name}"
                 logger.info("%s: %s", action.broker, what)
         wrong = [
-            f"{broker} {'runs and tells nothing' if broker in found.unread else 'is away'}: {why}"
+            f"{broker} {'runs and reports nothing' if broker in found.unread else 'is away'}: {why}"
             for broker, why in found.unreachable.items()
         ]
         wrong += [f"{d.action.kind} {d.action.name}: {d.error}" for d in done if d.error]

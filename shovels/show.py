@@ -82,20 +82,22 @@ def status_table(statuses: Iterable[Status]) -> Table:
     return table
 
 
-def looks_as_json(looks: Iterable[RegionState]) -> dict[str, Any]:
+def states_as_json(region_states: Iterable[RegionState]) -> dict[str, Any]:
     """Return the document of ``newsfabric shovels plan --json``."""
-    found = list(looks)
+    found = list(region_states)
     return {
         "actions": [_action(action) for each in found for action in each.actions],
         "unreachable": _unreachable(found),
     }
 
 
-def done_as_json(looks: Iterable[RegionState], done: Iterable[TriedAction]) -> dict[str, Any]:
+def done_as_json(
+    region_states: Iterable[RegionState], done: Iterable[TriedAction]
+) -> dict[str, Any]:
     """Return the document of ``apply --json``: the actions tried, with ``error`` if one failed."""
     return {
         "actions": [_action(each.action) | {"error": each.error or None} for each in done],
-        "unreachable": _unreachable(looks),
+        "unreachable": _unreachable(region_states),
     }
 
 
@@ -121,8 +123,8 @@ def statuses_as_json(found: Mapping[Broker, Status | str]) -> dict[str, Any]:
     }
 
 
-def _unreachable(looks: Iterable[RegionState]) -> dict[str, str]:
-    return {str(broker): why for each in looks for broker, why in each.unreachable.items()}
+def _unreachable(region_states: Iterable[RegionState]) -> dict[str, str]:
+    return {str(broker): why for each in region_states for broker, why in each.unreachable.items()}
 
 
 def _action(action: Action) -> dict[str, Any]:

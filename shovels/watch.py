@@ -83,7 +83,7 @@ class FollowedLink:
         self.source = link.preferred.source
         self._since = 0.0
         #: Host → the send time of the newest canary that arrived there.
-        self._heard: dict[Broker, float] = {}
+        self._arrived_at: dict[Broker, float] = {}
         self._missing = Missing()
         # How often the shovel was recreated, or stopped, at its present place without a delivery.
         self._silent = 0
@@ -128,7 +128,7 @@ class FollowedLink:
 
     def arrived(self, host: Broker, sent_at: float, now: float) -> None:
         """Note a canary's arrival on ``host``, which is fit then, even if not the link's place."""
-        self._heard[host] = max(sent_at, self._heard.get(host, sent_at))
+        self._arrived_at[host] = max(sent_at, self._arrived_at.get(host, sent_at))
         self._unfit.pop(host, None)
         if host == self.place.host:
             self._unfit.pop(self.place.source, None)
@@ -176,7 +176,7 @@ class FollowedLink:
     def proven(self, now: float) -> frozenset[Broker]:
         """Return the hosts of canaries that were sent less than :data:`SILENT_AFTER` ago."""
         return frozenset(
-            host for host, sent_at in self._heard.items() if now - sent_at <= SILENT_AFTER
+            host for host, sent_at in self._arrived_at.items() if now - sent_at <= SILENT_AFTER
         )
 
     def back(self, now: float) -> frozenset[Broker]:
@@ -200,7 +200,7 @@ class FollowedLink:
 
     def age(self, now: float) -> float | None:
         """Return the seconds since the newest canary that arrived was sent; None without one."""
-        return max(0.0, now - max(self._heard.values())) if self._heard else None
+        return max(0.0, now - max(self._arrived_at.values())) if self._arrived_at else None
 
     def hopeless(self, now: float) -> bool:
         """Return whether no place of the link is fit."""

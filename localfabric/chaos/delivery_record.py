@@ -245,7 +245,7 @@ class DeliveryRecord:
         self._dismissed.add(n)
         self.unheard.add(n)
 
-    def dismissal_heard(self, n: int) -> None:
+    def dismissal_seen(self, n: int) -> None:
         """Enter that the device was notified that message ``n`` is dismissed."""
         self.unheard.discard(n)
 

@@ -145,7 +145,7 @@ def read_line(line: str, record: DeliveryRecord, began: float) -> None:
     elif what == "dismiss":
         record.dismissed(int(rest[0]))
     elif what == "dismissed":
-        record.dismissal_heard(int(rest[0]))
+        record.dismissal_seen(int(rest[0]))
 
 
 class ChaosReader:

@@ -16,7 +16,7 @@ from localfabric.chaos.delivery_record import (
     RecordedMessage,
     Wrong,
 )
-from localfabric.chaos.message_traces import TOLD
+from localfabric.chaos.message_traces import SHOWN_TRACES
 from localfabric.chaos.plot import Band, Series, draw
 from localfabric.chaos.run import ChaosOutcome, InjectedFault
 
@@ -59,12 +59,12 @@ def verdict(account: DeliveryAccount) -> str:
 
 
 def broken(outcome: ChaosOutcome, account: DeliveryAccount) -> Iterator[str]:
-    """Yield each broken promise with its message's trace, the first :data:`TOLD` of them."""
-    for wrong in account.wrong[:TOLD]:
+    """Yield the first :data:`SHOWN_TRACES` broken promises, each with its message's trace."""
+    for wrong in account.wrong[:SHOWN_TRACES]:
         found = _wrong(outcome, wrong)
         yield "\n    ".join((_wrong_text(found), *found["trace"]))
-    if len(account.wrong) > TOLD:
-        yield f"… and {len(account.wrong) - TOLD} more in report.json"
+    if len(account.wrong) > SHOWN_TRACES:
+        yield f"… and {len(account.wrong) - SHOWN_TRACES} more in report.json"
 
 
 def _fault_row(outcome: ChaosOutcome, n: int) -> dict[str, Any]:
@@ -205,11 +205,11 @@ def _markdown(
     if wrongs:
         yield ""
         yield "## Broken promises"
-        for found in wrongs[:TOLD]:
+        for found in wrongs[:SHOWN_TRACES]:
             yield from ("", _wrong_text(found), "", "```", *found["trace"], "```")
-        if len(wrongs) > TOLD:
+        if len(wrongs) > SHOWN_TRACES:
             yield ""
-            yield f"… and {len(wrongs) - TOLD} more in report.json"
+            yield f"… and {len(wrongs) - SHOWN_TRACES} more in report.json"
 
 
 def _gap_row(outcome: ChaosOutcome, gap: Gap) -> str:

@@ -195,12 +195,12 @@ class _Breaker:
         self.done.append(done)
         try:
             await asyncio.to_thread(self._break, fault)
-            self._tell(f"{fault.verb} {fault.name}")
+            self._report(f"{fault.verb} {fault.name}")
             await self._until(done.began + fault.lasts)
             await asyncio.to_thread(self._heal, fault)
         except NewsfabricError as exc:
             done.error = str(exc)
-            self._tell(f"{fault.verb} {fault.name}: {exc}")
+            self._report(f"{fault.verb} {fault.name}: {exc}")
         done.healed = self._now()
 
     async def heal_all(self) -> None:
@@ -240,7 +240,7 @@ class _Breaker:
     async def _until(self, at: float) -> None:
         await asyncio.sleep(max(0.0, at - self._now()))
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         self._say(f"{self._now():6.1f} s  {text}")
 
 

@@ -92,7 +92,7 @@ def cont(names: Sequence[str], state: Path, as_json: bool, after: float) -> None
 def heal(
     names: Sequence[str], state: Path, as_json: bool, after: float, wait: bool, timeout: float
 ) -> None:
-    """Mend what is broken: all of it, without a NAME.
+    """Repair what is broken: all of it, without a NAME.
 
     What is dead is started, what is stopped goes on, and links let everything through.
     """

@@ -136,7 +136,7 @@ class Running:
         """WorldError, with the end of its log, if a process has died."""
         for name, ending in self.died().items():
             log = self.layout.paths.log(name)
-            words = last_lines(log) or "(it said nothing)"
+            words = last_lines(log) or "(no output)"
             raise WorldError(f"{name} {ending}. The end of {shown(log)}:\n{words}")
 
     def _place(self, broker: WorldBroker) -> str:

@@ -164,7 +164,9 @@ class BrokerConnection(asyncio.Protocol):
         except Exception as exc:
             # A bug of ours: a connection that stays up would handle no more frames.
             if self._reader is not None:
-                logger.exception("%s: can't handle what came; dropping the connection", self.name)
+                logger.exception(
+                    "%s: dropping the connection: unexpected error while reading", self.name
+                )
             self._stream.drop(WireError(f"this is no AMQP: {exc!r}"))
 
     def _greet(self, data: bytes) -> None:

@@ -170,7 +170,7 @@ class LinkConsumer:
         FAILED.inc()
         suppressed = self._failing.may_log(self._loop.time())
         if suppressed is not None:
-            what = "thrown away" if redelivered else "given back"
+            what = "dropped" if redelivered else "requeued"
             text = "%s: delivery %d failed, %s (and %d more)"
             logger.error(text, self._name, tag, what, suppressed, exc_info=exc)
         self._reject(tag, requeue=not redelivered)

@@ -245,7 +245,9 @@ class PikaLink:
                 continue
             if refused:
                 # Without this line the refusals would be unknown until the others are gone.
-                logger.warning("link %s: %s; another took us", self._name, "; ".join(reasons))
+                logger.warning(
+                    "link %s: %s; connected to another broker", self._name, "; ".join(reasons)
+                )
             return connection
         text = "; ".join(sorted(reasons))
         raise LinkRefused(text) if refused == len(reasons) else LinkError(text)

@@ -195,7 +195,7 @@ class LinkPublisher:
         """Note a mandatory message that the broker returned; its confirm follows."""
         text = f"{reason.code} {reason.text}, exchange {reason.exchange!r}, key {message.topic!r}"
         if not self._confirms.returned(reason.exchange, message, text):
-            logger.warning("%s: a message came back that isn't in flight: %s", self._name, text)
+            logger.warning("%s: the broker returned an unknown message: %s", self._name, text)
 
     def on_unblocked(self) -> None:
         """Note that the broker reads again."""

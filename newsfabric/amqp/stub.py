@@ -441,7 +441,7 @@ class StubConsumer:
         try:
             self._on_delivery(delivery)
         except Exception:
-            what = "thrown away" if delivery.redelivered else "given back"
+            what = "dropped" if delivery.redelivered else "requeued"
             logger.exception("consumer of %r: delivery %d failed, %s", self.queue, self._tag, what)
             self.reject(delivery, requeue=not delivery.redelivered)
 

@@ -67,8 +67,8 @@ _ADDRESS_FULL: Final = (
     b"Connection: close\r\n\r\n%b"
 ) % (math.ceil(ADDRESS_FULL.retry_after_ms / 1000), len(_FULL), _FULL)
 # Connections that are only sent the refusal: so many at once, and for so many seconds each.
-_TOLD_AT_ONCE: Final = 100
-_TOLD_SECONDS: Final = 10.0
+_NOTICES_AT_ONCE: Final = 100
+_NOTICE_SECONDS: Final = 10.0
 
 
 class Taking:
@@ -232,7 +232,7 @@ class TakingServer(HTTPServer):
                 self.handle_stream(stream, address)
             return
         REFUSED.inc()
-        if len(self._notices) >= _TOLD_AT_ONCE:
+        if len(self._notices) >= _NOTICES_AT_ONCE:
             connection.close()
             return
         stream = self._stream_of(connection, lambda: None)
@@ -265,7 +265,7 @@ class TakingServer(HTTPServer):
 async def _turn_away(stream: WatchedStream) -> None:
     """Answer the request on a connection whose address has no room, and close."""
     with contextlib.closing(stream), contextlib.suppress(StreamClosedError, TimeoutError, OSError):
-        async with asyncio.timeout(_TOLD_SECONDS):
+        async with asyncio.timeout(_NOTICE_SECONDS):
             await stream.read_until(b"\r\n\r\n", max_bytes=_DROPPED_BYTES)
             await stream.write(_ADDRESS_FULL)
             if not isinstance(stream, SSLIOStream):

@@ -290,7 +290,9 @@ def _check_author(topic: str, properties: Properties) -> None:
     if SHOVELLED not in properties.headers:
         return
     if topic.split(".", 1)[0] == NOTES:
-        raise Rejected("topic_not_allowed", f"{NOTES!r} is where the fabric itself tells of marks")
+        raise Rejected(
+            "topic_not_allowed", f"{NOTES!r} is the topic of the fabric's own notices of marks"
+        )
     for name, value in (("type", properties.type), ("app_id", properties.app_id)):
         if isinstance(value, str) and value.split(".", 1)[0] == CONTROL_WORD:
             raise Rejected("bad_property", f"{name}: {CONTROL_WORD!r} is the fabric's own word")

@@ -135,7 +135,7 @@ class Reporting:
             self._outcomes.labels("failed").inc()
             suppressed = self._failing.may_log(asyncio.get_running_loop().time())
             if suppressed is not None:
-                logger.exception("no report (and %d more): %r", suppressed, exc)
+                logger.exception("report failed (and %d more): %r", suppressed, exc)
         else:
             self._outcomes.labels("sent").inc()
 

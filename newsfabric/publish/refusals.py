@@ -15,7 +15,7 @@ from newsfabric.messages.control import PUBLISHER_NOT_ALLOWED
 from newsfabric.topology import PUBLISH
 
 # A broker's reply code and words.
-_SAID: Final = re.compile(r"\b\d{3} [A-Z_]+ - ")
+_FINAL_REFUSAL: Final = re.compile(r"\b\d{3} [A-Z_]+ - ")
 _NO_ENTRANCE: Final = f"NOT_FOUND - no exchange '{PUBLISH}'"
 _SIZE: Final = re.compile(r"PRECONDITION_FAILED - message size (\d+) is larger")
 _EXPIRATION: Final = re.compile(r"PRECONDITION_FAILED - invalid expiration '(.*?)'")
@@ -44,7 +44,7 @@ def refused(words: str, message: Message) -> str | None:
 
 def is_final_refusal(words: str) -> bool:
     """Return whether ``words`` are a broker's own; else the connection broke, or there was none."""
-    return _SAID.search(words) is not None
+    return _FINAL_REFUSAL.search(words) is not None
 
 
 def is_no_entrance(words: str) -> bool:

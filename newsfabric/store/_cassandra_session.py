@@ -161,7 +161,7 @@ class CassandraSession:
             return await self._read(link, statement, values, QUORUM, within=wait.here)
         except StoreUnavailable as exc:
             if self._silence.note_silence(wait, time.monotonic()):
-                logger.warning("%s: another region is asked for what is read", exc)
+                logger.warning("%s: reading from another region", exc)
         return await self._read_elsewhere(link, statement, values)
 
     async def _read_elsewhere(self, link: _Link, statement: str, values: Values) -> list[Row]:

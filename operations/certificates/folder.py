@@ -415,7 +415,7 @@ def _check_lifetime(lifetime: datetime.timedelta, before: datetime.timedelta) ->
     if lifetime <= before:
         raise ConfigError(
             f"a certificate for {in_words(lifetime)} that is renewed {in_words(before)} before "
-            "its end would be made anew each time: give it a longer --lifetime"
+            "its end would be renewed each time: give it a longer --lifetime"
         )
 
 

@@ -240,7 +240,7 @@ def _ec_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     return key
 
 
-def _usage(**told: bool) -> x509.KeyUsage:
+def _usage(**given: bool) -> x509.KeyUsage:
     names = (
         "digital_signature",
         "content_commitment",
@@ -252,7 +252,7 @@ def _usage(**told: bool) -> x509.KeyUsage:
         "encipher_only",
         "decipher_only",
     )
-    return x509.KeyUsage(**{name: told.get(name, False) for name in names})
+    return x509.KeyUsage(**{name: given.get(name, False) for name in names})
 
 
 def _subject(name: str) -> x509.Name:

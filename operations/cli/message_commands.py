@@ -204,7 +204,9 @@ def rejected(state: Path, region: str | None, limit: int, as_json: bool) -> None
 @click.option(
     "--from", "urls", multiple=True, metavar="URL", help="Ask this router or gateway instead."
 )
-@click.option("--topic", help="Where the stores look for what nobody remembers.")
+@click.option(
+    "--topic", help="The topic to search in the stores if no process remembers the message."
+)
 @json_option
 def trace(id: str, state: Path, urls: tuple[str, ...], topic: str | None, as_json: bool) -> None:
     """Show every hop of one message with its times, and which of its copies won.

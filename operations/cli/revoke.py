@@ -39,7 +39,7 @@ def run_revoke(user: str, *, state: Path, fabric_file: Path | None, seconds: flo
         why = "; ".join(f"{region}: {problem}" for region, problem in replies.items())
         raise NewsfabricError(f"{user} isn't revoked: {why}. {HINT}")
     for region in silent:
-        echo(f"{region} ({replies[region]}) will hear of it from the others", err=True)
+        echo(f"{region} ({replies[region]}) gets it from the others", err=True)
     echo(f"{user} is revoked")
 
 

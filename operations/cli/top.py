@@ -25,7 +25,7 @@ from operations.worlds import running_world
 _WIDE: Final = 160
 
 
-def desk_urls(state: Path, region: str | None, given: Sequence[str]) -> list[str]:
+def frontdesk_urls(state: Path, region: str | None, given: Sequence[str]) -> list[str]:
     """Return the frontdesks to ask, in their order: those ``given``, else those of the world in
     ``state``, with ``region``'s first. ConfigError for one that is no http or https URL."""
     for url in given:

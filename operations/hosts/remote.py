@@ -154,7 +154,7 @@ def run_here(words: Sequence[str], given: bytes = b"", seconds: float = SECONDS)
     finally:
         timer.cancel()
     if max(len(output), len(errors)) > _MOST_BYTES:
-        raise WorldError(f"{' '.join(words)}: said more than {_MOST_BYTES} bytes")
+        raise WorldError(f"{' '.join(words)}: output exceeds {_MOST_BYTES} bytes")
     if late.is_set():
         raise WorldError(f"{' '.join(words)}: not done within {seconds:g} s")
     if process.returncode != 0:

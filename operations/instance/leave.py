@@ -113,14 +113,14 @@ class EndWatch:
         drained = self._draining and self._drain.over()
         match self._leaving.step(now, self._state(now), drained=drained):
             case LeavingStep.DRAIN:
-                logger.info("AWS ends this box: it drains")
+                logger.info("AWS ends this box: draining")
                 self._draining = True
                 self._drain.begin()
             case LeavingStep.BEAT:
                 self._notify_aws(now, self._cloud.beat)
             case LeavingStep.COMPLETE:
                 if not drained:
-                    logger.warning("the drain has had its time: the box goes as it is")
+                    logger.warning("drain timed out: the box ends with its readers")
                 if self._notify_aws(now, self._cloud.complete):
                     self._leaving.note_completed()
             case LeavingStep.GONE:

@@ -43,7 +43,7 @@ _REMEMBERED_SECONDS: Final = TIMES.identity_ms / 1000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Heard:
+class Candidate:
     """A message that may be copied. ``copy`` is the message to publish, None if outside the share.
 
     ``identity`` is the original's, ``identity_there`` the one that the other fabric will compute.
@@ -97,7 +97,7 @@ class Copying:
         # Identities of consumed messages, the oldest first, with their times.
         self._seen: collections.OrderedDict[int, float] = collections.OrderedDict()
 
-    def decide(self, message: Message, now: float) -> Heard | LeftOut:
+    def decide(self, message: Message, now: float) -> Candidate | LeftOut:
         """Return the decision about ``message``, consumed at ``now`` (seconds since the epoch)."""
         policy = self._policy(message.topic)
         if isinstance(policy, str):
@@ -110,13 +110,13 @@ class Copying:
             if not self._is_new(identity, now):
                 return "repeated"
             if not in_share(identity, self._share):
-                return Heard(message.topic, policy.topic_class, public, identity)
+                return Candidate(message.topic, policy.topic_class, public, identity)
             envelope = decode(message)
         except ValueError:
             return "unreadable"
         if envelope.expires_ms is not None and envelope.expires_ms <= now * 1000:
             return "expired"
-        return Heard(
+        return Candidate(
             envelope.topic,
             policy.topic_class,
             public,

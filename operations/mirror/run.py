@@ -17,7 +17,7 @@ from newsfabric.numbers import is_number
 from operations.mirror.asking import Asking
 from operations.mirror.board import Crowded
 from operations.mirror.carrier import OLDEST, Carrier, SendBuffer
-from operations.mirror.copying import Copying, Heard, carried_patterns
+from operations.mirror.copying import Candidate, Copying, carried_patterns
 from operations.mirror.counters import MirrorCounters, observe
 from operations.mirror.crowd import Wanted, wanted
 from operations.mirror.observer import Observer
@@ -95,7 +95,7 @@ class Mirror:
                 others=other.topics,
             ),
             clock=self.clock,
-            on_heard=self._heard,
+            on_candidate=self._take_candidate,
             on_outcome=self._went,
             # A judged message must have its final outcome.
             buffer=SendBuffer(oldest=min(OLDEST, options.patience)),
@@ -127,7 +127,7 @@ class Mirror:
             on_lost=lambda: self.record.lost_sight(side),
         )
 
-    def _heard(self, heard: Heard) -> None:
+    def _take_candidate(self, heard: Candidate) -> None:
         now = self.clock()
         if heard.public:
             self._rates.note(heard.topic, now)

@@ -247,15 +247,15 @@ def _node_state(one: BoardNode) -> str:
 
 def topic_lines(board: Board) -> Iterator[ViewLine]:
     """Return the busiest topics of each region that is heard."""
-    return (_busy_line(one) for region in _heard(board) for one in region.topics)
+    return (_busy_line(one) for region in _recent_regions(board) for one in region.topics)
 
 
 def publisher_lines(board: Board) -> Iterator[ViewLine]:
     """Return the busiest publishers of each region that is heard."""
-    return (_busy_line(one) for region in _heard(board) for one in region.publishers)
+    return (_busy_line(one) for region in _recent_regions(board) for one in region.publishers)
 
 
-def _heard(board: Board) -> Iterator[BoardRegion]:
+def _recent_regions(board: Board) -> Iterator[BoardRegion]:
     return (region for region in board.regions if not region.is_unheard)
 
 

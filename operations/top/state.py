@@ -22,7 +22,7 @@ class Effect(enum.Enum):
     """An action of the program beside a change of the view."""
 
     QUIT = enum.auto()
-    NEXT_DESK = enum.auto()
+    NEXT_FRONTDESK = enum.auto()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action(("n",), "n", "sort by name", _sort(Sort.NAME)),
     Action(("i",), "i", "the other way round", _reverse, "invert"),
     Action((" ", "p"), "Space p", "stand still, and go on", _pause, "pause"),
-    Action(("f",), "f", "ask the next region's frontdesk", _effect(Effect.NEXT_DESK)),
+    Action(("f",), "f", "ask the next region's frontdesk", _effect(Effect.NEXT_FRONTDESK)),
     Action(("?", "h"), "? h", "this page", _help, "help"),
     Action(("q",), "q", "leave", _effect(Effect.QUIT), "quit"),
 )

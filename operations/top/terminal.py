@@ -115,7 +115,7 @@ class Top:
         state = press(self._state, key, page_of(self._feed(), self._state, width, height))
         if state is Effect.QUIT:
             self._quit.set()
-        elif state is Effect.NEXT_DESK:
+        elif state is Effect.NEXT_FRONTDESK:
             self._frontdesks.ask_next()
         elif isinstance(state, ViewState):
             follows_another = state.followed != self._state.followed

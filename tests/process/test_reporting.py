@@ -103,7 +103,7 @@ async def test_without_a_link_a_report_is_lost_and_heard_by_the_process_itself(c
 async def test_a_report_that_fails_is_counted_and_said_once_a_minute(
     core: StubBroker, expect_error_log: Any
 ):
-    expect_error_log("no report")
+    expect_error_log("report failed")
     process = ReportingProcess(more=ZeroDivisionError("x"))
     publisher = await core.connect().publisher(in_flight=IN_FLIGHT)
     for _ in range(5):

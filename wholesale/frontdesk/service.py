@@ -344,7 +344,7 @@ class FrontdeskService:
     def _log_forged(self, box: str, sender: str | None) -> None:
         suppressed = self._forged.may_log(time.monotonic())
         if suppressed is not None:
-            text = "a load report of %.80r came from user %.80r: not believed (and %d more)"
+            text = "rejected a load report of %.80r from user %.80r (and %d more)"
             logger.warning(text, box, sender, suppressed)
 
     def _take_seen(self, delivery: Delivery) -> None:
@@ -403,4 +403,6 @@ class FrontdeskService:
             async with asyncio.timeout(self.settings.drain_seconds):
                 await receipts.idle()
         except TimeoutError:
-            logger.warning("%s leaves %d requests", self.settings.name, receipts.pending)
+            logger.warning(
+                "%s stops with %d requests unanswered", self.settings.name, receipts.pending
+            )

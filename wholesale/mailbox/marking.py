@@ -170,7 +170,7 @@ class Marking:
         ]
 
     def _look_again(self, job: MarkJob) -> None:
-        if self._waiting.look_again(job, time.monotonic()):
+        if self._waiting.retry_later(job, time.monotonic()):
             counters.LATER.inc()
         else:
             counters.UNKNOWN.inc()
@@ -180,7 +180,7 @@ class Marking:
         counters.FAILED.inc()
         suppressed = self._failing.may_log(time.monotonic())
         if suppressed is not None:
-            logger.warning("a mark comes to nothing (and %d more): %r", suppressed, exc)
+            logger.warning("mark failed (and %d more): %r", suppressed, exc)
         self._end(job)
 
     def _announcements(self, known: _Known) -> list[Message]:

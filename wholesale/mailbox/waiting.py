@@ -67,7 +67,7 @@ class WaitingMarks:
         """Add ``job`` at the end of the queue."""
         self._ready.append(job)
 
-    def look_again(self, job: MarkJob, now: float) -> bool:
+    def retry_later(self, job: MarkJob, now: float) -> bool:
         """Schedule another look-up of ``job``. Return False if one of the bounds is met."""
         if (
             job.tries >= len(DELAYS)

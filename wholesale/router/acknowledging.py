@@ -90,7 +90,7 @@ class Acknowledger:
             # publish: waiting for it would stop all others.
             suppressed = self._failing.may_log(time.monotonic())
             if suppressed is not None:
-                text = "a letter to %s can't be sent: %r (and %d more)"
+                text = "can't publish to %s: %r (and %d more)"
                 logger.error(text, pending.exchange, exc, suppressed)
             if pending.plain is None or pending.message is pending.plain:
                 return False

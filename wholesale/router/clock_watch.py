@@ -130,7 +130,7 @@ class ClockWatch:
         if unbelieved:
             first = unbelieved[0]
             logger.error(
-                "the directory's row of log %d of %.80s in %.80s tells a time that is more than a"
+                "the directory's row of log %d of %.80s in %.80s states a time that is more than a"
                 " day ahead: it isn't believed (and %d more)", first.epoch, first.router,
                 first.region, len(unbelieved) - 1,
             )  # fmt: skip
@@ -141,7 +141,7 @@ class ClockWatch:
         if suppressed is not None:
             ours = None if isinstance(exc, (StoreError, TimeoutError)) else exc
             why = str(exc) or "no answer"
-            text = "can't ask the store what time it is: %s (and %d more)"
+            text = "can't read the store's clock: %s (and %d more)"
             logger.warning(text, why, suppressed, exc_info=ours)
 
     def _set_events(self) -> None:

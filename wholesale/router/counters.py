@@ -64,7 +64,7 @@ OWN_LOGS_CLOSED = metrics.counter(
     "router_closed_own_logs", "Times that others closed our log, because we had been away"
 )
 LOGS_CLOSED = metrics.counter("router_closed_logs", "Logs of dead routers that we have closed")
-GIVEN_BACK = metrics.counter(
+REQUEUED = metrics.counter(
     "router_given_back_messages",
     "Messages given back to the broker: our log was closed, or our clock is wrong",
 )

@@ -63,7 +63,7 @@ class Intake:
             suppressed = self._failing.may_log(now)
             if suppressed is not None:
                 name = readable(delivery.message.properties.message_id or "(none)")
-                text = "message_id %s: %r while it was taken in (and %d more)"
+                text = "message_id %s: %r at its intake (and %d more)"
                 about = {"message_id": name}
                 logger.error(text, name, exc, suppressed, exc_info=True, extra=about)
             failure = Rejected(counters.INTERNAL, "the router failed on this message")
@@ -168,7 +168,7 @@ class Intake:
         if suppressed is not None:
             name = identity_text(submission.identity)
             logger.warning(
-                "message %s came again with another topic or body; the first stands (and %d more)",
+                "message %s repeated with another topic or body: the first is kept (and %d more)",
                 name,
                 suppressed,
                 extra={"identity": name, "message_id": submission.message_id},

@@ -93,7 +93,7 @@ class Listing:
             self._renewed.clear()
             await self._renewed.wait()
 
-    async def may_number(self, stream: Stream) -> None:
+    async def wait_may_number(self, stream: Stream) -> None:
         """Return when ``stream`` may be numbered: as :meth:`lease`, and the clock is right."""
         while True:
             await self._clock.right.wait()
@@ -187,7 +187,7 @@ class Listing:
         counters.LISTING_RETRIES.inc()
         if not self._lapse_logged and not self.has_lease:
             why = str(exc) or "no answer"
-            logger.warning("the directory can't be written, so nothing is routed: %s", why)
+            logger.warning("can't write the directory, so nothing is routed: %s", why)
             self._lapse_logged = True
         await asyncio.sleep(backoff.failed(time.monotonic()))
 

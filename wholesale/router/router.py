@@ -187,7 +187,7 @@ class Router:
 
     def pause(self) -> None:
         """Give back messages that have no number yet; the others go on."""
-        self._storing.give_back()
+        self._storing.requeue()
 
     async def run(self) -> None:
         """Run all stages and send ticks, until cancelled."""

@@ -85,7 +85,7 @@ class Routing:
                     self._settling.failed(job, exc)
                     failed.add(job)
         except LogClosed:
-            self._give_back([job for job in jobs if job not in failed])
+            self._requeue([job for job in jobs if job not in failed])
             return
         await self._sent.put(sent)
 
@@ -110,7 +110,7 @@ class Routing:
                 refused=counters.REFUSED,
             )
         except LogClosed:
-            self._give_back(jobs)
+            self._requeue(jobs)
             return
         finally:
             self._confirming = []
@@ -127,10 +127,10 @@ class Routing:
         assert stream is not None
         return functools.partial(self._listing.lease, stream)
 
-    def _give_back(self, jobs: list[RoutingJob]) -> None:
+    def _requeue(self, jobs: list[RoutingJob]) -> None:
         """Give ``jobs`` back. Copies that the exchanges may have are repeats by their identity."""
         for job in jobs:
-            self._settling.given_back(job)
+            self._settling.requeued(job)
 
     async def _publish(self, job: RoutingJob, may_send: MaySend) -> _Sent:
         assert job.envelope is not None

@@ -75,7 +75,7 @@ class Settling:
         suppressed = self._failing.may_log(self._now())
         if suppressed is not None:
             name = identity_text(job.submission.identity)
-            text = "message %s: %r while it was routed (and %d more)"
+            text = "message %s: %r while routing it (and %d more)"
             about = {"identity": name, "message_id": job.submission.message_id}
             logger.error(text, name, problem, suppressed, exc_info=problem, extra=about)
         self._traced(job, "the router failed on this message")
@@ -106,15 +106,15 @@ class Settling:
         ]
         self._end(job, PendingAck(publishes, job.claims))
 
-    def given_back(self, job: RoutingJob) -> None:
+    def requeued(self, job: RoutingJob) -> None:
         """Give ``job`` back to the broker, which delivers it again.
 
         Its log was closed by others, so it needs another number; or nothing may be numbered here.
         """
-        counters.GIVEN_BACK.inc()
+        counters.REQUEUED.inc()
         self._identities.given_up(job)
         for claim in job.claims:
-            claim.give_back()
+            claim.requeue()
         self._progress.end()
 
     def expired(self, job: RoutingJob) -> None:

@@ -82,10 +82,10 @@ class Storing:
         for job in self._waiting.remove_unclaimed():
             self._settling.abandoned(job)
 
-    def give_back(self) -> None:
+    def requeue(self) -> None:
         """Give back jobs without a number: the broker delivers them to another router."""
         for job in self._waiting.take_jobs(len(self._waiting)):
-            self._settling.given_back(job)
+            self._settling.requeued(job)
 
     async def give_up_old(self) -> None:
         """Give up jobs that have waited for too long, also during a write; until cancelled."""
@@ -106,7 +106,7 @@ class Storing:
     async def _store_some(self) -> None:
         stream = self._listing.stream
         with contextlib.suppress(LogClosed):
-            await self._listing.may_number(stream)
+            await self._listing.wait_may_number(stream)
             await self._settled_some(stream)
             jobs = self._in_time(self._waiting.take_jobs(min(MAX_BATCH, stream.numbering.room)))
             if jobs:
@@ -116,7 +116,7 @@ class Storing:
         """Return when ``stream`` has room for one more number."""
         while stream.numbering.room <= 0:
             await asyncio.sleep(_FULL_SECONDS)
-            await self._listing.may_number(stream)
+            await self._listing.wait_may_number(stream)
 
     async def _number_and_store(self, jobs: list[RoutingJob], stream: Stream) -> None:
         counters.STORE.entered(len(jobs))
@@ -139,7 +139,7 @@ class Storing:
             await self._write(jobs, stream)
         except LogClosed:
             for job in jobs:
-                self._settling.given_back(job)
+                self._settling.requeued(job)
             return []
         except Exception as exc:
             if len(jobs) > 1:

@@ -279,8 +279,8 @@ class BoxChooser:
     def _notes(self, view: BoxesView) -> tuple[str, ...]:
         notes = []
         for kind, text in (
-            ("silent", "silent: somebody must look; no silent box is ended"),
-            ("unknown", "never heard since this scaler listens"),
+            ("silent", "silent: check them; no silent box is ended"),
+            ("unknown", "no report since this scaler listens"),
             ("failed", "never became ready"),
         ):
             if names := [box.name for box in view.boxes if box.kind == kind]:
@@ -289,7 +289,7 @@ class BoxChooser:
         if stuck:
             notes.append(f"{_few(stuck)}: fell silent in its drain, with readers; not ended")
         if self._disobedient:
-            notes.append(f"{_few(list(self._disobedient))}: was told to drain and doesn't")
+            notes.append(f"{_few(list(self._disobedient))}: was ordered to drain and doesn't")
         if len(self._replaced) >= self._replaceable(view):
             notes.append("too many boxes never became ready: no more are replaced within an hour")
         return tuple(notes)

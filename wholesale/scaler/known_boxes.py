@@ -122,8 +122,8 @@ class KnownBoxes:
         self._reported: dict[str, _Reported] = {}
         self._born: dict[str, tuple[float, str]] | None = None
         # Boxes that existed when this scaler began to listen; their ages are by another clock.
-        self._elders: set[str] = set()
-        self._lists_elders = True
+        self._preexisting: set[str] = set()
+        self._lists_preexisting = True
         self._listening_since: float | None = None
         self._looked = -math.inf
         self._per_box = plan.per_box
@@ -150,15 +150,15 @@ class KnownBoxes:
         """Note the driver's newest list; None if it has none."""
         if instances is None:
             self._born = None
-            self._lists_elders = True
+            self._lists_preexisting = True
             return
         self._born = {
             each.name: (now - each.age_seconds, each.zone) for each in instances[:MOST_BOXES]
         }
-        if self._lists_elders:
-            self._elders.update(self._born)
-            self._lists_elders = False
-        self._elders &= self._born.keys()
+        if self._lists_preexisting:
+            self._preexisting.update(self._born)
+            self._lists_preexisting = False
+        self._preexisting &= self._born.keys()
         for name in self._born.keys() & self._reported.keys():
             self._reported[name].listed = True
 
@@ -175,7 +175,7 @@ class KnownBoxes:
             self._listening_since = now
             self._history.clear()
             self._peaks.clear()
-            self._elders.update(self._born or ())
+            self._preexisting.update(self._born or ())
             for known in self._reported.values():
                 # Their reports meanwhile are unknown: an empty box may have readers again.
                 known.seen = max(known.seen, now - SILENT_AFTER)
@@ -185,7 +185,7 @@ class KnownBoxes:
         self._forget_gone(now)
         claimed = self._boxes(now)
         self._per_box = self._carried_by_one(claimed)
-        boxes = tuple(map(self._believed, claimed))
+        boxes = tuple(map(self._bounded_claim, claimed))
         return BoxesView(
             boxes=boxes,
             now_needed=self._needed(boxes, now),
@@ -202,41 +202,41 @@ class KnownBoxes:
         return [self._box(name, now, born) for name in sorted(names)]
 
     def _box(self, name: str, now: float, born: Mapping[str, tuple[float, str]]) -> KnownBox:
-        heard = self._reported.get(name)
+        known = self._reported.get(name)
         at, zone = born.get(name, (None, ""))
-        silent = math.inf if heard is None else max(0.0, now - heard.seen)
-        empty = None if heard is None or heard.empty_since is None else now - heard.empty_since
-        kind = self._unheard(name, at, now) if heard is None else self._kind(name, heard, at, now)
+        silent = math.inf if known is None else max(0.0, now - known.seen)
+        empty = None if known is None or known.empty_since is None else now - known.empty_since
+        kind = self._unheard(name, at, now) if known is None else self._kind(name, known, at, now)
         return KnownBox(
             name=name,
             kind=kind,
-            readers=0 if heard is None else heard.readers,
-            capacity=0 if heard is None else heard.capacity,
+            readers=0 if known is None else known.readers,
+            capacity=0 if known is None else known.capacity,
             silent_for=silent if silent > SILENT_AFTER else None,
             empty_for=empty,
             listed=name in born,
             zone=zone,
         )
 
-    def _kind(self, name: str, heard: _Reported, born: float | None, now: float) -> Kind:
-        if heard.state == "draining":
+    def _kind(self, name: str, known: _Reported, born: float | None, now: float) -> Kind:
+        if known.state == "draining":
             return "leaving"
-        silent = now - heard.seen > SILENT_AFTER
-        if heard.ready_once:
+        silent = now - known.seen > SILENT_AFTER
+        if known.ready_once:
             if silent:
                 return "silent"
-            if heard.state == "ready":
+            if known.state == "ready":
                 return "ready"
-            by_its_word = heard.readers == 0 and heard.capacity > 0
-            hopeless = by_its_word and now - heard.since > self._plan.overdue
+            by_its_word = known.readers == 0 and known.capacity > 0
+            hopeless = by_its_word and now - known.since > self._plan.overdue
             return "failed" if hopeless else "unready"
         # It was never ready while this scaler listened.
-        at = heard.first if born is None else born
+        at = known.first if born is None else born
         if now - at <= self._plan.overdue:
             return "booting"
-        by_its_word = not silent and heard.readers == 0 and heard.capacity > 0
+        by_its_word = not silent and known.readers == 0 and known.capacity > 0
         if by_its_word or self._all_reported(name, at):
-            return "failed" if heard.readers == 0 else "unready"
+            return "failed" if known.readers == 0 else "unready"
         return "silent" if silent else "unready"
 
     def _unheard(self, name: str, born: float | None, now: float) -> Kind:
@@ -247,11 +247,11 @@ class KnownBoxes:
 
     def _all_reported(self, name: str, born: float) -> bool:
         """Return whether this scaler has listened ever since ``born``: then silence is a fact."""
-        if self._listening_since is None or name in self._elders:
+        if self._listening_since is None or name in self._preexisting:
             return False
         return born >= self._listening_since
 
-    def _believed(self, box: KnownBox) -> KnownBox:
+    def _bounded_claim(self, box: KnownBox) -> KnownBox:
         most = int(self._per_box * _MOST_CARRIED)
         return dataclasses.replace(
             box, readers=min(box.readers, most), capacity=min(box.capacity, most)
@@ -326,23 +326,23 @@ class KnownBoxes:
     # --- forgetting -----------------------------------------------------------------------
 
     def _forget_gone(self, now: float) -> None:
-        heard = self._reported
-        for name in [each for each in heard if self._is_gone(each, heard[each], now)]:
+        known = self._reported
+        for name in [each for each in known if self._is_gone(each, known[each], now)]:
             del self._reported[name]
 
-    def _is_gone(self, name: str, heard: _Reported, now: float) -> bool:
+    def _is_gone(self, name: str, known: _Reported, now: float) -> bool:
         if self._born is not None and name in self._born:
             return False
         # Nobody waits for a report of a box that its driver has ended.
-        ended = self._born is not None and heard.listed
-        return now - heard.seen > (REFUGE if ended else FORGET)
+        ended = self._born is not None and known.listed
+        return now - known.seen > (REFUGE if ended else FORGET)
 
     def _forget_one(self, now: float) -> bool:
         """Make room for one more: drop the longest silent one of the boxes without readers."""
         found = [
-            (heard.seen, name)
-            for name, heard in self._reported.items()
-            if now - heard.seen > SILENT_AFTER and heard.readers == 0
+            (known.seen, name)
+            for name, known in self._reported.items()
+            if now - known.seen > SILENT_AFTER and known.readers == 0
         ]
         if found:
             del self._reported[min(found)[1]]

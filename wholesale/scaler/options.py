@@ -17,7 +17,7 @@ import click
 from newsfabric.errors import ConfigError, SetupError
 from newsfabric.safe_output import terminal_safe
 from wholesale.scaler.drivers import Driver
-from wholesale.scaler.drivers.cloudwatch import CloudWatch, Watching
+from wholesale.scaler.drivers.cloudwatch import CloudWatch, MetricsSink
 from wholesale.scaler.drivers.command import CommandDriver
 from wholesale.scaler.drivers.none import NoDriver
 from wholesale.scaler.plan import ScalingPlan
@@ -96,14 +96,14 @@ class ScalerOptions:
     world: Path | None
 
     @contextlib.asynccontextmanager
-    async def opened(self, region: str) -> AsyncIterator[tuple[Driver, Watching | None]]:
+    async def opened(self, region: str) -> AsyncIterator[tuple[Driver, MetricsSink | None]]:
         """Yield the driver of ``region`` and the monitoring; ConfigError for a missing option."""
         async with contextlib.AsyncExitStack() as stack:
             driver = self._driver(region)
             stack.push_async_callback(driver.close)
-            watching: Watching | None = None
+            watching: MetricsSink | None = None
             if self.cloudwatch is not None:
-                cloud = _aws().Cloud("cloudwatch", region=self.aws_region, endpoint=_endpoint())
+                cloud = _aws().AwsClient("cloudwatch", region=self.aws_region, endpoint=_endpoint())
                 stack.callback(cloud.close)
                 watching = CloudWatch(self.cloudwatch, cloud)
             yield driver, watching
@@ -165,7 +165,9 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 "--aws-region", help="Driver aws and CloudWatch: AWS's region, like us-west-2."
             ),
             _option("--world", type=_FOLDER, help="Driver world: its folder."),
-            _option("--cloudwatch", metavar="NAMESPACE", help="Tell CloudWatch what is wanted."),
+            _option(
+                "--cloudwatch", metavar="NAMESPACE", help="Report the wanted boxes to CloudWatch."
+            ),
         ]
     ):
         with_options = option(with_options)

@@ -33,7 +33,7 @@ from wholesale.scaler.acting import Acting
 from wholesale.scaler.choice import Decision
 from wholesale.scaler.deciding import Scaler, counts
 from wholesale.scaler.drivers import Driver
-from wholesale.scaler.drivers.cloudwatch import Watching
+from wholesale.scaler.drivers.cloudwatch import MetricsSink
 from wholesale.scaler.plan import ScalingPlan
 
 logger = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class ScalerService:
         *,
         core: Links,
         driver: Driver,
-        watching: Watching | None = None,
+        watching: MetricsSink | None = None,
     ) -> None:
         self.settings = settings
         # Set as soon as ``port`` is known and accepts connections.
@@ -81,7 +81,7 @@ class ScalerService:
         self.scaler = Scaler(settings.region, settings.plan)
         self.acting = Acting(driver, self._take_list, time.monotonic)
         self._core = core
-        self._watching = watching
+        self._metrics_sink = watching
         self._decided = False
         self._draining = False
         self._reporting = Reporting(
@@ -145,8 +145,8 @@ class ScalerService:
                     tasks.create_task(self.acting.run(), name="act"),
                     tasks.create_task(self._reporting.run(self._core), name="reports"),
                 ]
-                if self._watching is not None:
-                    running.append(tasks.create_task(self._watching.run(self.scale_document)))
+                if self._metrics_sink is not None:
+                    running.append(tasks.create_task(self._metrics_sink.run(self.scale_document)))
                 await stop.wait()
                 self._draining = True
                 for task in running:
@@ -196,7 +196,7 @@ class ScalerService:
             logger.info("drain of %s: %s", box, str(exc) or "the core doesn't take it")
         else:
             counters.DRAINS.labels("sent").inc()
-            logger.info("%s is told to drain", box)
+            logger.info("ordered %s to drain", box)
 
     # --- input ----------------------------------------------------------------------------
 

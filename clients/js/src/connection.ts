@@ -25,7 +25,7 @@ interface ConnectionOptions {
   /** Takes lines of what is said and heard. */
   log?: (line: string) => void;
   /** Takes notes for the tabs. */
-  tell: (note: ToTabs) => void;
+  notify: (note: ToTabs) => void;
 }
 
 export class SharedConnection {
@@ -104,7 +104,7 @@ export class SharedConnection {
     else if (effect.do === "probe") this.#probe(effect.target.gateway, effect.ms);
     else if (effect.do === "send") this.#send(effect.verb);
     else if (effect.do === "hangup") this.#hangUp();
-    else this.#tell(effect.note);
+    else this.#notify(effect.note);
   }
 
   #send(verb: Verb): void {
@@ -112,9 +112,9 @@ export class SharedConnection {
     this.#socket?.send(JSON.stringify(verb));
   }
 
-  #tell(note: ToTabs): void {
+  #notify(note: ToTabs): void {
     if (note.t === "state") this.#options.log?.(`is ${note.state} ${JSON.stringify(note.details)}`);
-    this.#options.tell(note);
+    this.#options.notify(note);
   }
 
   async #discover(): Promise<void> {

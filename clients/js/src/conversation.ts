@@ -46,7 +46,7 @@ export class Conversation {
     const { out, timers } = options;
     this.#options = options;
     this.#timers = timers;
-    const paced = { send: (verb: Verb) => this.#outbox.say(verb), tell: out.tell };
+    const paced = { send: (verb: Verb) => this.#outbox.say(verb), notify: out.notify };
     this.#login = new LoginState(paced, options.random);
     this.#topics = new Topics(paced, this.#outbox);
     this.#requests = new Requests(paced, timers, (topic) => this.#topics.isServed(topic));
@@ -129,7 +129,7 @@ export class Conversation {
 
   push(push: GatewayPush, now: number): void {
     this.#requests.pushed(push);
-    if (push.limits) this.#outbox.told(push.limits);
+    if (push.limits) this.#outbox.setLimits(push.limits);
     if (isError(push) && push.code === TOO_MANY) this.#outbox.tooFast(now);
     if (this.#topics.push(push)) {
       // A refusal may be mended by a login, and one that is temporary by time.
@@ -165,7 +165,7 @@ export class Conversation {
     if (this.#requests.reply(push, now) || !isError(push)) return;
     this.#tryAgain(push, now);
     if (push.code === TOO_MANY) this.#requests.unread(now + 1000 + 4000 * this.#options.random());
-    this.#options.out.tell({ t: "error", error: push });
+    this.#options.out.notify({ t: "error", error: push });
   }
 
   #tryAgain({ temporary }: GatewayPush, now: number): void {
@@ -185,14 +185,14 @@ export class Conversation {
   }
 
   #notes: Handlers<Note, [now: number]> = {
-    hello: ({ wishes, token, login }, now) => {
+    hello: ({ interests, token, login }, now) => {
       if (login && this.#login.adopt(login) && this.#isOpen) this.#begin(now);
       this.#login.tellToken();
       if (token && this.#login.want() && this.#isOpen) this.#begin(now);
-      for (const wish of wishes) this.#topics.follow(wish, this.#isReady);
+      for (const interest of interests) this.#topics.follow(interest, this.#isReady);
       this.#options.tellState();
     },
-    follow: ({ wish }) => this.#topics.follow(wish, this.#isReady),
+    follow: ({ interest }) => this.#topics.follow(interest, this.#isReady),
     leave: ({ key }) => this.#topics.leave(key),
     ask: ({ key, verb }) => {
       if (isLogin(verb)) this.#logIn(key, verb);

@@ -6,7 +6,7 @@
  * in conversation.ts.
  *
  * What a reader of this would question: there is no table of subscriptions beside the one of topics. A tab that
- * comes late to a topic which another follows has it subscribed anew as it wishes, and then once more from where
+ * comes late to a topic which another follows has it subscribed anew as it wants, and then once more from where
  * it was. The gateway obeys verbs one after the other, so replies say which messages are the newcomer's alone.
  */
 
@@ -76,7 +76,7 @@ export class Session {
     this.#dialler = new Dialler({ regions, timers, transports, emit, onNone });
     const ping = () => send({ action: "ping" });
     this.#liveness = new Liveness({ timers, heartbeat, ping, onDead: (now) => this.#giveUp("no sign of life", now) });
-    const out = { send, tell: (note: ToTabs) => emit({ do: "note", note }) };
+    const out = { send, notify: (note: ToTabs) => emit({ do: "note", note }) };
     this.#conversation = new Conversation({ timers, random, out, tellState: () => this.#tellState(), anew: () => this.#anew() });
     timers.when({ retry: () => this.#find("retry"), closing: (now) => this.#giveUp("", now) });
   }

@@ -1,5 +1,5 @@
 /**
- * One tab's subscriptions and questions: what they wish, what they have had, and what to tell the page. Pure.
+ * One tab's subscriptions and questions: what they want, what they have had, and what to tell the page. Pure.
  *
  * Any handler of the page's may end any subscription, and all of them: whether one still lives is looked up before each call.
  */
@@ -9,7 +9,7 @@ import type { Message, State, SubscribeOptions, Subscription, Token } from "./ap
 import { TOKEN_EXPIRED } from "./closing.ts";
 import { isLogin } from "./conversation.ts";
 import { dispatch } from "./notes.ts";
-import type { Events, Handlers, Subscribed, ToConnection, ToTabs, Wish } from "./notes.ts";
+import type { Events, Handlers, Subscribed, ToConnection, ToTabs, Interest } from "./notes.ts";
 import { MARKS } from "./requests.ts";
 import { SeenMessages, identityText } from "./seen.ts";
 import { isError } from "./wire.ts";
@@ -18,7 +18,7 @@ import type { GatewayPush, ErrorFields, Verb } from "./wire.ts";
 const CLOSED: ErrorFields = { code: 0, reason: "the page has closed its connection" };
 
 interface FollowedTopic {
-  wish: Wish;
+  interest: Interest;
   handlers: Omit<SubscribeOptions<any>, "since" | "rewind">;
   seen: SeenMessages;
   position: string | null;
@@ -39,7 +39,7 @@ interface SubscriberOptions {
   /** Takes notes for the connection. */
   say: (note: ToConnection) => void;
   /** Takes what the page may hear. */
-  tell: <Event extends keyof Events>(event: Event, value: Events[Event]) => void;
+  notify: <Event extends keyof Events>(event: Event, value: Events[Event]) => void;
 }
 
 export class Subscriber {
@@ -54,34 +54,34 @@ export class Subscriber {
   #isClosed = false;
   #made = 0;
   #say;
-  #tell;
+  #notify;
 
-  constructor({ id, token = null, say, tell }: SubscriberOptions) {
+  constructor({ id, token = null, say, notify }: SubscriberOptions) {
     this.id = id;
     this.token = token;
     this.#say = say;
-    this.#tell = tell;
+    this.#notify = notify;
   }
 
-  /** Everything this tab wishes and asks, for a connection that doesn't know it. Verbs may be repeated. */
+  /** Everything this tab wants and asks, for a connection that doesn't know it. Verbs may be repeated. */
   hello(): void {
     // It never hears of what was left.
     this.#hasLeft(this.#leaving.keys());
-    const wishes = [...this.#followed.values()].map(({ wish, position }) =>
+    const interests = [...this.#followed.values()].map(({ interest, position }) =>
       // What was served goes on where it was; `rewind` is for beginnings.
-      position === null ? wish : { ...wish, rewind: null, position },
+      position === null ? interest : { ...interest, rewind: null, position },
     );
-    this.#say({ t: "hello", wishes, token: this.token !== null, login: this.#login });
+    this.#say({ t: "hello", interests, token: this.token !== null, login: this.#login });
     for (const [key, { verb }] of this.#asked) this.#say({ t: "ask", key, verb });
   }
 
   follow(topic: string, { since = null, rewind = null, ...handlers }: SubscribeOptions<any>): Subscription {
     const key = this.#newKey();
-    const wish = { key, topic, position: since, rewind };
-    const followed: FollowedTopic = { wish, handlers, seen: new SeenMessages(), position: since, batch: null };
+    const interest = { key, topic, position: since, rewind };
+    const followed: FollowedTopic = { interest, handlers, seen: new SeenMessages(), position: since, batch: null };
     if (!this.#isClosed) {
       this.#followed.set(key, followed);
-      this.#say({ t: "follow", wish });
+      this.#say({ t: "follow", interest });
     }
     return {
       topic,
@@ -156,17 +156,17 @@ export class Subscriber {
   }
 
   #notes: Handlers<ToTabs> = {
-    state: ({ state, details }) => this.#tell("state", { state, ...details } as State),
-    login: ({ user, expires_at: expiresAt }) => this.#tell("login", { user, expiresAt }),
+    state: ({ state, details }) => this.#notify("state", { state, ...details } as State),
+    login: ({ user, expires_at: expiresAt }) => this.#notify("login", { user, expiresAt }),
     logout: ({ user, reason, code }) => {
       this.#login = null;
       // A token that ran out may be followed by another, of the function that made it; and a page may just log in anew.
       const isLoggingIn = [...this.#asked.values()].some(({ verb }) => isLogin(verb));
       if (code !== TOKEN_EXPIRED && !isLoggingIn) this.token = null;
-      this.#tell("logout", { user, reason, code });
+      this.#notify("logout", { user, reason, code });
     },
     token: ({ token }) => (this.#login = token),
-    error: ({ error }) => this.#tell("error", new FabricError(error)),
+    error: ({ error }) => this.#notify("error", new FabricError(error)),
     "token?": ({ question }) => {
       if (this.token !== null) this.#bringToken(question);
     },
@@ -195,20 +195,20 @@ export class Subscriber {
     } catch (error) {
       if (this.#isClosed) return;
       const reason = `no token: ${(error as Error | undefined)?.message ?? error}`;
-      this.#tell("error", new FabricError({ code: 101, reason, temporary: true }));
+      this.#notify("error", new FabricError({ code: 101, reason, temporary: true }));
     }
     if (!this.#isClosed) this.#say({ t: "token", token, question });
   }
 
   /** The subscriptions that something is for, as they are before any of them is called. */
   #of(topic: string, keys: string[] | null): FollowedTopic[] {
-    const all = [...this.#followed.values()].filter(({ wish }) => wish.topic === topic);
-    return keys ? all.filter(({ wish }) => keys.includes(wish.key)) : all;
+    const all = [...this.#followed.values()].filter(({ interest }) => interest.topic === topic);
+    return keys ? all.filter(({ interest }) => keys.includes(interest.key)) : all;
   }
 
   /** Call one of its handlers, unless it has ended. */
-  #call<Value>({ wish }: FollowedTopic, handler: ((value: Value) => void) | undefined, value: Value): void {
-    if (this.#followed.has(wish.key)) call(handler, value);
+  #call<Value>({ interest }: FollowedTopic, handler: ((value: Value) => void) | undefined, value: Value): void {
+    if (this.#followed.has(interest.key)) call(handler, value);
   }
 
   #pushed(followed: FollowedTopic, push: GatewayPush): void {
@@ -254,9 +254,9 @@ export class Subscriber {
   }
 
   #refused(followed: FollowedTopic, error: ErrorFields): void {
-    const { wish, handlers } = followed;
-    const problem = new FabricError({ ...error, topic: wish.topic });
-    this.#call(followed, handlers.onError ?? ((error: FabricError) => this.#tell("error", error)), problem);
+    const { interest, handlers } = followed;
+    const problem = new FabricError({ ...error, topic: interest.topic });
+    this.#call(followed, handlers.onError ?? ((error: FabricError) => this.#notify("error", error)), problem);
   }
 }
 

@@ -24,7 +24,7 @@ interface TabsOptions {
   /** This tab's. */
   subscriber: Subscriber;
   /** Makes a connection that says `tell(note)`. */
-  open: (tell: (note: ToTabs) => void) => SharedConnection;
+  open: (notify: (note: ToTabs) => void) => SharedConnection;
   share: boolean;
 }
 
@@ -34,7 +34,7 @@ export class Tabs {
   #lock: LeadLock;
   #connection: SharedConnection | null = null;
   #channel: BroadcastChannel | null = null;
-  #leaving = new AbortController(); // of our wishes for locks
+  #leaving = new AbortController(); // of our requests for locks
   #others = new Set<string>(); // tabs that we, leading, have heard of
   #looking = 0;
   #isAnswered = true;
@@ -134,7 +134,7 @@ export class Tabs {
 
   #lead(): void {
     this.#isAnswered = true;
-    this.#connection = this.#options.open((note) => this.#tell(note));
+    this.#connection = this.#options.open((note) => this.#notify(note));
     this.#connection.hide(isHidden());
     this.#options.subscriber.hello();
   }
@@ -155,7 +155,7 @@ export class Tabs {
   }
 
   /** A note of our connection, for all. Not at once for our own page, which may answer by another note. */
-  #tell(note: ToTabs): void {
+  #notify(note: ToTabs): void {
     queueMicrotask(() => this.#options.subscriber.note(note));
     if (this.#others.size) this.#post("tabs", note);
   }

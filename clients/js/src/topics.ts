@@ -1,6 +1,6 @@
 /** The topics of one connection by name, and whose reply each reply of the gateway is. Pure. */
 
-import type { Output, Wish } from "./notes.ts";
+import type { Output, Interest } from "./notes.ts";
 import type { VerbOutbox } from "./outbox.ts";
 import { Topic } from "./topic.ts";
 import type { SentVerb } from "./topic.ts";
@@ -20,22 +20,22 @@ export class Topics {
     this.#outbox = outbox;
   }
 
-  /** Serve `wish` from now on; `ready` says whether verbs can be sent. */
-  follow(wish: Wish, ready: boolean): void {
-    const known = this.#topics.get(wish.topic);
-    if (known) return known.wishes.has(wish.key) ? known.renew(wish) : known.join(wish);
+  /** Serve `interest` from now on; `ready` says whether verbs can be sent. */
+  follow(interest: Interest, ready: boolean): void {
+    const known = this.#topics.get(interest.topic);
+    if (known) return known.interests.has(interest.key) ? known.renew(interest) : known.join(interest);
     const { topics: most } = this.#outbox.limits;
-    if (this.#topics.size >= most) return this.#out.tell({ t: "refused", topic: wish.topic, keys: [wish.key], error: tooMany(most) });
-    const topic: Topic = new Topic(wish, (verb, asked) => this.#ask(verb, { topic, asked }), this.#out.tell);
-    this.#topics.set(wish.topic, topic);
+    if (this.#topics.size >= most) return this.#out.notify({ t: "refused", topic: interest.topic, keys: [interest.key], error: tooMany(most) });
+    const topic: Topic = new Topic(interest, (verb, asked) => this.#ask(verb, { topic, asked }), this.#out.notify);
+    this.#topics.set(interest.topic, topic);
     if (ready) topic.subscribe();
   }
 
   leave(key: string): void {
     for (const topic of this.#topics.values()) {
-      if (!topic.wishes.has(key)) continue;
+      if (!topic.interests.has(key)) continue;
       topic.leave(key);
-      if (topic.wishes.size) return this.#left(key);
+      if (topic.interests.size) return this.#left(key);
       this.#topics.delete(topic.name);
       this.#withdraw(topic.name);
       if (!this.#outbox.mayHave(topic.name)) return this.#left(key);
@@ -46,7 +46,7 @@ export class Topics {
 
   /** Everything that a tab follows: it is gone. */
   leaveAll(tab: string): void {
-    const keys = [...this.#topics.values()].flatMap(({ wishes }) => [...wishes.keys()]);
+    const keys = [...this.#topics.values()].flatMap(({ interests }) => [...interests.keys()]);
     for (const key of keys.filter((one) => one.startsWith(`${tab}/`))) this.leave(key);
   }
 
@@ -65,7 +65,7 @@ export class Topics {
   }
 
   #left(key: string): void {
-    this.#out.tell({ t: "left", keys: [key] });
+    this.#out.notify({ t: "left", keys: [key] });
   }
 
   /** There is nothing more to hear of what was asked. */

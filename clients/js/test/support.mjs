@@ -132,7 +132,7 @@ export class Rig {
   /** A tab on this session, and what its page hears. */
   tab(id, token = null, say = (note) => this.do("note", note)) {
     const heard = [];
-    const tab = new Subscriber({ id, token, say, tell: (event, value) => heard.push([event, value]) });
+    const tab = new Subscriber({ id, token, say, notify: (event, value) => heard.push([event, value]) });
     this.tabs.push(tab);
     return { tab, heard };
   }

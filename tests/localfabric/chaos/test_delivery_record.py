@@ -139,7 +139,7 @@ def test_it_isnt_over_before_a_device_was_told_of_what_it_dismissed() -> None:
     record.dismissed(0)
     assert not record.settled()
     assert (record.account().dismissed, record.account().unheard) == (1, 1)
-    record.dismissal_heard(0)
+    record.dismissal_seen(0)
     assert record.settled()
     assert (record.account().dismissed, record.account().unheard) == (1, 0)
 

@@ -14,7 +14,7 @@ from newsfabric.amqp.message import Message, Properties, Undecodable
 from newsfabric.messages.control import Canary, Tick, encode_canary, encode_tick
 from newsfabric.messages.envelope import IDENTITY_BITS, Envelope, encode, receive
 from newsfabric.topics import PublisherRights, TopicPolicy, TopicTable
-from operations.mirror.copying import Copying, Heard, carried_patterns, in_share
+from operations.mirror.copying import Candidate, Copying, carried_patterns, in_share
 
 NOW = START_MS / 1000
 PUBLIC = TopicPolicy(pattern="news.*", topic_class="gold")
@@ -28,13 +28,13 @@ shares = st.floats(0, 1)
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=50)
 
 
-def decide(made: Envelope, **options: Any) -> Heard | str:
+def decide(made: Envelope, **options: Any) -> Candidate | str:
     return Copying(TABLE, **{"share": 1.0, **options}).decide(encode(made), NOW)
 
 
 def copied(made: Envelope, **options: Any) -> Message:
     found = decide(made, **options)
-    assert isinstance(found, Heard)
+    assert isinstance(found, Candidate)
     assert found.copy is not None
     return found.copy
 
@@ -57,7 +57,7 @@ def test_a_tenth_is_a_tenth() -> None:
 
 def test_what_isn_t_in_the_share_is_heard_and_doesn_t_go() -> None:
     made = next(each for n in range(100) if not in_share((each := envelope(n)).identity, 0.5))
-    assert decide(made, share=0.5) == Heard("news.breaking", "gold", True, made.identity)
+    assert decide(made, share=0.5) == Candidate("news.breaking", "gold", True, made.identity)
 
 
 @given(
@@ -82,7 +82,7 @@ def test_the_other_fabric_finds_the_same_message(
         published_ms=published, expires_ms=None if life_ms is None else published + life_ms,
     )  # fmt: skip
     found = decide(made)
-    assert isinstance(found, Heard)
+    assert isinstance(found, Candidate)
     assert found.copy is not None
     there = receive(found.copy, now_ms=START_MS + 99)
     assert there.identity == found.identity_there
@@ -95,7 +95,7 @@ def test_the_other_fabric_finds_the_same_message(
 def test_with_a_message_id_the_identity_stays() -> None:
     made = envelope(3)
     found = decide(made)
-    assert isinstance(found, Heard)
+    assert isinstance(found, Candidate)
     assert found.taken_ms == START_MS
     assert (found.identity, found.identity_there) == (made.identity, made.identity)
 
@@ -150,9 +150,9 @@ def test_what_the_fabric_says_to_itself_stays(message: Message) -> None:
 def test_a_copy_of_a_copy_and_a_repeat_don_t_go_again() -> None:
     copying = Copying(TABLE, share=1.0)
     first, second = (encode(envelope(1, at=at, seq=at + 1)) for at in (0, 7))
-    assert isinstance(copying.decide(first, NOW), Heard)
+    assert isinstance(copying.decide(first, NOW), Candidate)
     assert copying.decide(second, NOW + 60) == "repeated"
-    assert isinstance(copying.decide(second, NOW + 1000), Heard)
+    assert isinstance(copying.decide(second, NOW + 1000), Candidate)
 
 
 def test_what_nobody_wants_any_more_stays() -> None:
@@ -184,7 +184,7 @@ def test_whatever_comes_is_no_exception(
                                            message_id=text, app_id=text)),
     ):  # fmt: skip
         found = copying.decide(message, NOW)
-        assert isinstance(found, str | Heard)
+        assert isinstance(found, str | Candidate)
 
 
 def test_surrogates_of_a_text_that_was_no_utf8_are_unreadable() -> None:

@@ -101,7 +101,7 @@ def test_q_and_an_interrupt_end_it_also_while_a_filter_is_typed() -> None:
     seen = KeyContext((), 1)
     assert press(ViewState(), "q", seen) is Effect.QUIT
     assert press(ViewState(typing=True), keys.INTERRUPT, seen) is Effect.QUIT
-    assert press(ViewState(), "f", seen) is Effect.NEXT_DESK
+    assert press(ViewState(), "f", seen) is Effect.NEXT_FRONTDESK
 
 
 def test_no_key_has_two_meanings() -> None:

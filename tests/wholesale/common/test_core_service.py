@@ -147,13 +147,13 @@ async def test_it_stops_in_time_and_leaves_to_the_others_what_the_store_cant_do(
         await until(lambda: service.readiness().waiting_for == ("store",))
     core.link.lose()
     assert core.broker.depth("mailbox") == 1
-    assert "oregon-mailbox-1 leaves 1 deliveries to the others" in caplog.text
+    assert "oregon-mailbox-1 stops with 1 deliveries unprocessed" in caplog.text
 
 
 async def test_what_a_service_fails_with_twice_is_rejected_and_the_rest_goes_on(
     core: CoreCluster, make: Any, monkeypatch: pytest.MonkeyPatch, expect_error_log: Any
 ):
-    expect_error_log("given back")
+    expect_error_log("requeued")
     expect_error_log("failed twice with a message")
     service = make(core)
     offers: list[bool] = []

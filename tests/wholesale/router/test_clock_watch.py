@@ -271,7 +271,7 @@ async def test_a_store_that_is_away_is_asked_again(
 ):
     store.is_away = True
     async with router_of(core, clocks) as router:
-        await until(lambda: "can't ask the store what time it is" in caplog.text)
+        await until(lambda: "can't read the store's clock" in caplog.text)
         store.is_away = False
         core.publish(message(message_id="1"))
         await core.none_owed(router)

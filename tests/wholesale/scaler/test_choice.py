@@ -189,7 +189,7 @@ def test_an_order_is_repeated_until_it_is_obeyed_and_then_given_up_and_said() ->
     told = drained(fleet, PLAN.patience + OBEY + 2)
     assert told[:3] == ["b0", "b0", "b0"]
     assert len(told) <= OBEY / 5 + 2
-    assert "b0: was told to drain and doesn't" in fleet.run(1).notes
+    assert "b0: was ordered to drain and doesn't" in fleet.run(1).notes
     assert set(drained(fleet, DRAIN_EVERY + 2)) == {"b1"}
 
 

@@ -132,7 +132,7 @@ class HistoryProxy:
                     if answer is not None:
                         return answer
         except TimeoutError:
-            logger.debug("boxes have taken too long to answer")
+            logger.debug("history request timed out at all boxes")
         finally:
             self._asking -= 1
         raise HttpProblem(503, "unavailable", "no gateway of this region answers", headers=RETRY)
@@ -159,7 +159,7 @@ class HistoryProxy:
                 return None
             return HistoryReply(response.code, bytes(body.held))
         except (OSError, ValueError, HTTPClientError) as exc:
-            logger.debug("%s can't be asked: %s", box.box, exc)
+            logger.debug("can't ask %s: %s", box.box, exc)
             return None
         except asyncio.CancelledError:
             self._abandoned.add(box.box, asked)

@@ -58,7 +58,7 @@ class Board:
     ) -> None:
         self.picture = Picture(place, time.monotonic(), _wall_ms())
         self.plots = Plots()
-        self._reaches = reaches
+        self._links_up = reaches
         self._key_file = key_file
         # Region → how often it refused a key. It may not know a new key yet: then the next one is
         # shown.
@@ -86,7 +86,7 @@ class Board:
         """Do the work that is due every quarter of a second."""
         now = time.monotonic()
         picture = self.picture
-        core, client = self._reaches()
+        core, client = self._links_up()
         picture.links(core=core, client=client, now=now)
         picture.update_events(now)
         self._made.clear()

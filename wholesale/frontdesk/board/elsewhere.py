@@ -57,7 +57,7 @@ class _Other:
     seqs: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
-class Elsewhere:
+class OtherRegions:
     """The known state of ``others``: region → its frontdesk's URL."""
 
     def __init__(self, others: Mapping[str, str], events: EventRing, now: float) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from newsfabric.messages.control import LoadReport
 from newsfabric.messages.reports import NodeSeen, Report, ShovelSeen
 from wholesale.frontdesk.board import region_page
-from wholesale.frontdesk.board.elsewhere import Elsewhere
+from wholesale.frontdesk.board.elsewhere import OtherRegions
 from wholesale.frontdesk.board.endings import endings
 from wholesale.frontdesk.board.events import EventKind, EventRing
 from wholesale.frontdesk.board.region_page import MAX_REASONS, ReportedItem, shovel_moves, state_of
@@ -62,7 +62,7 @@ class Picture:
     def __init__(self, place: FrontdeskPlace, now: float, now_ms: int) -> None:
         self.place = place
         self.events = EventRing(now_ms)
-        self.elsewhere = Elsewhere(place.others, self.events, now)
+        self.elsewhere = OtherRegions(place.others, self.events, now)
         self._presence = Presence(place.region)
         self._reaches = {place.core: False, place.client: False}
         # Since when silence counts; None while the core is away.

@@ -24,7 +24,7 @@ EVERY: Final = 60.0
 TIMEOUT: Final = 20.0
 
 
-class Watching(Protocol):
+class MetricsSink(Protocol):
     """Reports a scaler's figures to a monitoring system, again and again."""
 
     async def run(self, document: Callable[[], dict[str, Any]]) -> None:
@@ -41,7 +41,7 @@ class CloudWatch:
         self._failures = RepeatedFailures()
 
     async def run(self, document: Callable[[], dict[str, Any]]) -> None:
-        """Report as :meth:`Watching.run`, every ``every`` seconds."""
+        """Report as :meth:`MetricsSink.run`, every ``every`` seconds."""
         while True:
             await self.put_metrics(document())
             await asyncio.sleep(self._every)

@@ -156,8 +156,8 @@ export class SimulatedGateway {
     if (topic === undefined) return token === undefined ? action : `${action} ${this.#kindOf(reader, token)}`;
     const [role] = Object.entries(TOPICS).find(([, name]) => name === topic);
     if (action !== "subscribe") return `${action} ${role}`;
-    const wish = position !== undefined ? (readPosition(position) === null ? " bad position" : " position") : rewind ? " rewind" : "";
-    return `subscribe ${role}${wish}${reader.topics.has(topic) ? " again" : ""}`;
+    const interest = position !== undefined ? (readPosition(position) === null ? " bad position" : " position") : rewind ? " rewind" : "";
+    return `subscribe ${role}${interest}${reader.topics.has(topic) ? " again" : ""}`;
   }
 
   #kindOf(reader, text) {

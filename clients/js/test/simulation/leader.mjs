@@ -187,7 +187,7 @@ export class Leader {
       const gateway = device.gatewayOf(effect.target);
       const answers = gateway.region.isUp && !gateway.region.isSilent && !device.isOffline && !device.forbidsSockets;
       world.after(answers ? 2 * gateway.region.latency : effect.ms, () => this.tab.task("promise", () => this.do((now) => this.session.probed(answers, now))));
-    } else this.#tell(effect.note);
+    } else this.#notify(effect.note);
   }
 
   #open({ target, transport }) {
@@ -261,7 +261,7 @@ export class Leader {
     );
   }
 
-  #tell(note) {
+  #notify(note) {
     const { tab, device, world } = this;
     if (note.t === "state") this.#stateIs(note);
     const question = note.t === "token?" ? {} : null;

@@ -106,7 +106,7 @@ async def test_it_answers_without_core_client_and_store(house: House):
 
     for method in ("history", "check", "latest"):
         setattr(house.store, method, broken)
-    house.service._board._reaches = lambda: (False, False)
+    house.service._board._links_up = lambda: (False, False)
     house.service._board.refresh()
     region = document(await house.fetch("/board.json"))["regions"][0]
     assert region["state"] == "troubled"

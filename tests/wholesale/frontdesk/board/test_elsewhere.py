@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pictures import BOX, KEEPER, LOAD, NODE, PLACE, ROUTER, SHOVEL, Told
 
 from wholesale.frontdesk.board.answers_elsewhere import BoardReply, parse_answer
-from wholesale.frontdesk.board.elsewhere import Elsewhere
+from wholesale.frontdesk.board.elsewhere import OtherRegions
 from wholesale.frontdesk.board.events import EventRing
 from wholesale.frontdesk.board.picture import FrontdeskPlace
 
@@ -49,8 +49,8 @@ def events() -> EventRing:
 
 
 @pytest.fixture
-def elsewhere(events: EventRing) -> Elsewhere:
-    return Elsewhere({"dublin": "http://dublin.example"}, events, 0.0)
+def elsewhere(events: EventRing) -> OtherRegions:
+    return OtherRegions({"dublin": "http://dublin.example"}, events, 0.0)
 
 
 def test_a_frontdesks_answer_comes_through_whole():
@@ -63,7 +63,7 @@ def test_a_frontdesks_answer_comes_through_whole():
     assert [event["kind"] for event in answer.events] == ["process_gone"]
 
 
-def test_another_region_is_shown_with_the_age_of_its_answer(elsewhere: Elsewhere):
+def test_another_region_is_shown_with_the_age_of_its_answer(elsewhere: OtherRegions):
     elsewhere.answered("dublin", dublin(), 10.0)
     elsewhere.update_events(10.0)
     (region,) = elsewhere.documents(11.5)
@@ -72,7 +72,7 @@ def test_another_region_is_shown_with_the_age_of_its_answer(elsewhere: Elsewhere
     assert region["boxes"][0]["name"] == "oregon-retail-1"
 
 
-def test_before_its_first_answer_a_region_is_empty(elsewhere: Elsewhere, events: EventRing):
+def test_before_its_first_answer_a_region_is_empty(elsewhere: OtherRegions, events: EventRing):
     elsewhere.update_events(1.0)
     (region,) = elsewhere.documents(1.0)
     assert (region["state"], region["why"], region["boxes"]) == ("away", ["not asked yet"], [])
@@ -80,7 +80,7 @@ def test_before_its_first_answer_a_region_is_empty(elsewhere: Elsewhere, events:
 
 
 def test_a_region_is_away_after_two_questions_without_an_answer(
-    elsewhere: Elsewhere, events: EventRing
+    elsewhere: OtherRegions, events: EventRing
 ):
     elsewhere.answered("dublin", dublin(), 1.0)
     elsewhere.failed("dublin", "Connection refused")
@@ -100,14 +100,14 @@ def test_a_region_is_away_after_two_questions_without_an_answer(
 
 
 def test_a_region_that_never_answered_is_away_after_five_seconds(
-    elsewhere: Elsewhere, events: EventRing
+    elsewhere: OtherRegions, events: EventRing
 ):
     elsewhere.update_events(5.5)
     assert elsewhere.documents(5.5)[0]["state"] == "away"
     assert [event["kind"] for event in events.events_document(5.5, 0)] == ["region_away"]
 
 
-def test_its_events_are_taken_once_and_at_our_times(elsewhere: Elsewhere, events: EventRing):
+def test_its_events_are_taken_once_and_at_our_times(elsewhere: OtherRegions, events: EventRing):
     document = answered()
     ago = document["now_ms"] - document["events"][0]["at_ms"]
     elsewhere.answered("dublin", dublin(document), 10.0)
@@ -117,7 +117,7 @@ def test_its_events_are_taken_once_and_at_our_times(elsewhere: Elsewhere, events
     assert event["at_ms"] == 98_000 - ago
 
 
-def test_a_frontdesk_that_is_another_one_begins_anew(elsewhere: Elsewhere, events: EventRing):
+def test_a_frontdesk_that_is_another_one_begins_anew(elsewhere: OtherRegions, events: EventRing):
     elsewhere.answered("dublin", dublin(), 1.0)
     other = answered()
     other["events"][0]["seq"] = 1
@@ -194,14 +194,14 @@ def test_an_answer_with_anything_anywhere_is_read_or_refused(data: st.DataObject
         answer = parse_answer(orjson.dumps(document), "oregon")
     except ValueError:
         return
-    elsewhere = Elsewhere({"oregon": "u"}, EventRing(0), 0.0)
+    elsewhere = OtherRegions({"oregon": "u"}, EventRing(0), 0.0)
     elsewhere.answered("oregon", answer, 0.0)
     elsewhere.update_events(0.0)
     assert orjson.dumps(elsewhere.documents(0.0))
 
 
 def test_two_frontdesks_that_answer_in_turn_say_nothing_twice(
-    events: EventRing, elsewhere: Elsewhere
+    events: EventRing, elsewhere: OtherRegions
 ):
     one, two = (dublin(answered(), frontdesk=f"dublin-frontdesk-{n}") for n in (1, 2))
     for second in range(20):
@@ -210,7 +210,7 @@ def test_two_frontdesks_that_answer_in_turn_say_nothing_twice(
     assert said == ["process_gone", "process_gone"]
 
 
-def test_frontdesks_without_number_are_no_memory(events: EventRing, elsewhere: Elsewhere):
+def test_frontdesks_without_number_are_no_memory(events: EventRing, elsewhere: OtherRegions):
     for n in range(1000):
         elsewhere.answered("dublin", dublin(frontdesk=f"invented-{n}"), 10.0 + n)
     assert len(elsewhere._others["dublin"].seqs) <= 8
