@@ -146,7 +146,7 @@ def _of_publishers(table: TopicTable) -> Iterator[Finding]:
             by = [other for other in rights.topics[:at] if covers([other], pattern)]
             if by:
                 kind = "double" if pattern in by else "covered"
-                detail = f"{pattern} says no more than {by[0]} before it"
+                detail = f"{pattern} adds nothing to {by[0]} before it"
                 yield Finding(where=where, pattern=pattern, kind=kind, detail=detail)
             elif not any(meet(policy.pattern, pattern) for policy in table.policies):
                 detail = f"{pattern} matches no topic of any [[topic]]"

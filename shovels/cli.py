@@ -148,7 +148,7 @@ def apply(
     names: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Make the brokers what the plan says. Applying again changes nothing.
+    """Bring the brokers into the state of the plan. Applying again changes nothing.
 
     Exits 1 when a broker is away or a change failed; everything else is done all the same.
     """
@@ -177,10 +177,10 @@ def status(
     names: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Show what every shovel says of itself.
+    """Show the state that each shovel reports.
 
     Exits 1 when a broker is away or a shovel doesn't run. A shovel that runs may still move
-    nothing: `newsfabric status` and the keeper's /canaries tell how old its last canary is.
+    nothing: `newsfabric status` and the keeper's /canaries show the age of its last canary.
     """
     found = asyncio.run(_states(_job(state, fabric, topics, names)))
     statuses = [each for each in found.values() if isinstance(each, Status)]

@@ -48,7 +48,7 @@ def topics_file(chosen: Path | None) -> Path:
     for candidate in candidates:
         if candidate.is_file():
             return candidate
-    raise ConfigError(f"there is no {candidates[0]}: say where it is with --topics")
+    raise ConfigError(f"there is no {candidates[0]}: name it with --topics")
 
 
 def start_limit(layout: WorldLayout) -> float:

@@ -171,7 +171,9 @@ def clock(year: int, state: int) -> DoctorLine:
     """Judge whether the clock can be right, and whether a service sets it, by adjtimex(2)'s
     ``state``."""
     if year < _YEAR:
-        return DoctorLine("clock", "error", f"it says {year}", "set it: timedatectl set-ntp true")
+        return DoctorLine(
+            "clock", "error", f"its year is {year}", "set it: timedatectl set-ntp true"
+        )
     if state == _TIME_ERROR:
         todo = "one machine may do without; between machines run chrony or systemd-timesyncd"
         return DoctorLine("clock", "warning", "nothing sets it, by the kernel's word", todo)

@@ -144,7 +144,7 @@ class FrameReader:
                 self._needed = end - at
                 break
             if data[end - 1] != _FRAME_END:
-                raise WireError("a frame doesn't end where it says")
+                raise WireError("a frame doesn't end at its stated size")
             self._on_frame(kind, channel, data, at, end)
             at = end
         self._rest = bytearray(data[at:])

@@ -203,6 +203,6 @@ def check_region(url: str, region: str) -> None:
     centre = parse_address(url).centre
     if centre != region:
         raise ConfigError(
-            f"--store says dc={centre}, and this service is of region {region}:"
+            f"--store has dc={centre}, and this service is of region {region}:"
             " data centres are called as the regions are"
         )

@@ -154,7 +154,7 @@ class Logs:
         if log.region != self._session.centre:
             raise StoreError(
                 f"a log of region {log.region} is changed through its own data centre:"
-                f" this store's URL says dc={self._session.centre}"
+                f" this store's URL has dc={self._session.centre}"
             )
 
     async def change_log(self, row: DirectoryRow) -> bool:

@@ -278,7 +278,7 @@ class Schema:
         if self._wanted is None:
             if has is None:
                 raise StoreError(
-                    f"there is no keyspace {self._address.keyspace}: to make it, say how many "
+                    f"there is no keyspace {self._address.keyspace}: to make it, state how many "
                     "replicas each data centre has (--replication oregon=3,dublin=3)"
                 )
             return None

@@ -274,7 +274,7 @@ def rotate() -> None:
 @click.option(
     "--hosts",
     type=click.File("rb"),
-    help="In place of FILE: what hosts show, as recover-certificates.yml says it.",
+    help="In place of FILE: what hosts show, as recover-certificates.yml prints it.",
 )
 @click.option(
     "--authority",

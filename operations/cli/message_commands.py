@@ -159,7 +159,7 @@ def replay(
     """Publish the messages recorded in FILE at their own rhythm, or --speed times as fast.
 
     Speed 0 is as fast as the fabric answers. Each message waits for its receipt. Where no broker of
-    a region answers, the other regions' are asked. When it gives up it says with which command to
+    a region answers, the other regions' are asked. When it gives up it prints the command to
     go on: messages that were sent before are repeats then, and readers get them once.
     """
     if keep_ids and id_suffix:

@@ -31,7 +31,7 @@ def main() -> None:
 @main.command("settle")
 @service.process_options
 def settle_command() -> None:
-    """Make this machine the box that /etc/newsfabric/instance.json says, and start it."""
+    """Make this machine the box that /etc/newsfabric/instance.json names, and start it."""
 
     async def once(_: asyncio.Event) -> None:
         await asyncio.to_thread(_settle)
@@ -78,7 +78,7 @@ def _renew() -> None:
 @main.command("leave")
 @service.process_options
 def leave_command() -> None:
-    """Watch for the end of this box: drain it then, and tell AWS."""
+    """Watch for the end of this box: drain it then, and notify AWS."""
 
     async def watch(stop: asyncio.Event) -> None:
         description = described(Path("/"))

@@ -82,7 +82,7 @@ class Mirror:
         clock: Callable[[], float] | None = None,
     ) -> None:
         if original.topics is None:
-            raise ConfigError("the original's topics.toml isn't known: say where with --topics")
+            raise ConfigError("the original's topics.toml isn't known: name it with --topics")
         self.clock = _steady_clock() if clock is None else clock
         self.options = options
         self.record = ShareRecord(patience=options.patience, on_delay=observe)

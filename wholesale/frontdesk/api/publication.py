@@ -163,7 +163,7 @@ def _as_caller(properties: Properties, caller: str | None, login: str | None) ->
         raise HttpProblem(
             403,
             "permission_denied",
-            f"this API key is bound to {caller}: leave app_id out, or say {caller}",
+            f"this API key is bound to {caller}: leave app_id out, or set it to {caller}",
         )
     return dataclasses.replace(properties, app_id=caller, user_id=login)
 
