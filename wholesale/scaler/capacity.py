@@ -89,7 +89,7 @@ def capacity_for(readers: int, already: int, within: float, plan: ScalingPlan) -
     )
 
 
-@click.command(epilog=_EPILOG, short_help="Say how many boxes a crowd needs.")
+@click.command(epilog=_EPILOG, short_help="Show how many boxes a crowd needs.")
 @click.option(
     "--readers", type=click.IntRange(1, 10**10), required=True, help="How many there will be."
 )
@@ -109,7 +109,7 @@ def capacity_for(readers: int, already: int, within: float, plan: ScalingPlan) -
 def capacity(
     *, readers: int, already: int, within: float, plan: ScalingPlan, as_json: bool
 ) -> None:
-    """Say how many boxes a crowd needs, before it comes and when it is there.
+    """Show how many boxes a crowd needs, before it comes and when it is there.
 
     The sums are the scaler's own.
     """

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from box_with_a_past import TOPIC, Box, failures, message, messages, numbers
+from box_with_a_past import TOPIC, BegunBox, failures, message, messages, numbers
 
 from gateway.wire.protocol import History
 from newsfabric.errors import StoreError
 
 
-async def test_a_history_is_of_memory_if_that_reaches_so_far(box: Box) -> None:
+async def test_a_history_is_of_memory_if_that_reaches_so_far(box: BegunBox) -> None:
     await box.store.write(messages(1, 2, 3, 4))
     verb = History(topic=TOPIC, limit=2)
     assert box.past.recall_history(verb) is None
@@ -24,7 +24,7 @@ async def test_a_history_is_of_memory_if_that_reaches_so_far(box: Box) -> None:
     assert box.store.reads == 1
 
 
-async def test_a_history_goes_back_from_a_message(box: Box) -> None:
+async def test_a_history_goes_back_from_a_message(box: BegunBox) -> None:
     await box.store.write(messages(1, 2, 3, 4))
     await box.past.try_to_warm(TOPIC)
     verb = History(topic=TOPIC, limit=2, before=message(4).id)
@@ -33,7 +33,7 @@ async def test_a_history_goes_back_from_a_message(box: Box) -> None:
     assert numbers(found.publications) == [2, 3]
 
 
-async def test_a_history_beyond_memory_is_of_the_store(box: Box) -> None:
+async def test_a_history_beyond_memory_is_of_the_store(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 10)))
     await box.past.try_to_warm(TOPIC)
     for verb, expected in (
@@ -46,7 +46,7 @@ async def test_a_history_beyond_memory_is_of_the_store(box: Box) -> None:
         assert (numbers(found.publications), found.covered) == (expected, True)
 
 
-async def test_a_history_of_all_there_is_is_of_memory_if_that_has_all(box: Box) -> None:
+async def test_a_history_of_all_there_is_is_of_memory_if_that_has_all(box: BegunBox) -> None:
     await box.store.write(messages(1, 2))
     await box.past.try_to_warm(TOPIC)
     found = box.past.recall_history(History(topic=TOPIC, limit=100))
@@ -54,7 +54,7 @@ async def test_a_history_of_all_there_is_is_of_memory_if_that_has_all(box: Box) 
     assert numbers(found.publications) == [1, 2]
 
 
-async def test_a_history_that_cant_be_read_is_a_counted_error(box: Box) -> None:
+async def test_a_history_that_cant_be_read_is_a_counted_error(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 10)))
     await box.past.try_to_warm(TOPIC)
     box.store.error = StoreError("spoilt")
