@@ -383,9 +383,8 @@ class Agent:
 
     async def _report(self) -> None:
         """Get the gateway's load and report it to the core."""
-        found, self._gateway_report = await asyncio.gather(
-            self._gateway.load(), self._gateway.gateway_report()
-        )
+        gateway = self._gateway
+        found, self._gateway_report = await asyncio.gather(gateway.load(), gateway.report())
         self._load, self._known = found, found or self._known
         load = emptied(self._known) if self._emptied else found or AWAY
         fed = self.readiness().ready
@@ -407,18 +406,18 @@ class Agent:
 
     async def _seen(self) -> dict[str, Any]:
         """Return the fields of the box's report beside the agent's own figures."""
-        load, gateway_report, ready = self._load, self._gateway_report, self.readiness()
+        load, from_gateway, ready = self._load, self._gateway_report, self.readiness()
         why = list(ready.waiting_for)
         if load is None:
             why.append("gateway")
-        elif gateway_report is not None:
-            why += [f"gateway's {reason}" for reason in gateway_report.waiting_for]
+        elif from_gateway is not None:
+            why += [f"gateway's {reason}" for reason in from_gateway.waiting_for]
         state = box_state(load or AWAY, fed=ready.ready, draining=self._drain.draining)
         return {
             "state": state,
             "waiting_for": tuple(why[:MAX_REASONS]),
-            "engine": "" if gateway_report is None else gateway_report.engine,
-            "figures": {} if gateway_report is None else gateway_report.figures,
+            "engine": "" if from_gateway is None else from_gateway.engine,
+            "figures": {} if from_gateway is None else from_gateway.figures,
             "shovels": self._seen_shovels(),
         }
 
@@ -458,9 +457,8 @@ class Agent:
                     ):
                         await asyncio.sleep(EVERY / 2)
         except TimeoutError:
-            logger.warning(
-                "drain timed out: %s readers left", self._load and self._load.connections
-            )
+            left = self._load and self._load.connections
+            logger.warning("drain timed out: %s readers left", left)
             self._drain.on("overdue")
 
     async def _report_empty(self) -> None:
@@ -487,9 +485,7 @@ class Agent:
                     await core.delete()
             self._drain.on("cleaned")
         except (TimeoutError, ManagementError) as exc:
-            logger.warning(
-                "queues stay on the core until they expire: %s", mask(str(exc)) or "out of time"
-            )
+            logger.warning("queues on the core are left: %s", mask(str(exc)) or "out of time")
             self._drain.on("overdue")
 
 

@@ -58,7 +58,7 @@ class GatewayAdmin:
             logger.debug("gateway: %s", exc)
             return None
 
-    async def gateway_report(self) -> GatewayReport | None:
+    async def report(self) -> GatewayReport | None:
         """Send ``GET /report``; return None if the gateway is away, or too old for it."""
         try:
             return parse_gateway_report(orjson.loads(await self._send("GET", "/report")))

@@ -46,7 +46,7 @@ def doctor(context: click.Context, state: Path, port_base: int, as_json: bool) -
         one = dataclasses.replace(seen, do=with_state(seen.do, context))
         found.append(one)
         if not as_json:
-            echo(f"{one.level:<8} {one.what}: {one.state}")
+            echo(f"{one.level:<8} {one.what}: {one.says}")
             if one.do:
                 echo(f"         → {one.do}")
     level = worst(found)

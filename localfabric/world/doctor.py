@@ -58,7 +58,7 @@ class DoctorLine:
 
     what: str
     level: Level
-    state: str
+    says: str
     do: str = ""
 
 

@@ -140,7 +140,7 @@ async def fetch_a_board(port: int) -> str:
 
 async def ask_a_gateway_for_its_load(port: int) -> str:
     end = GatewayAdmin(f"http://127.0.0.1:{port}")
-    found = (await end.load(), await end.gateway_report())
+    found = (await end.load(), await end.report())
     end.close()
     assert found == (None, None)
     return "no load, no word"

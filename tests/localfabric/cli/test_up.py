@@ -34,8 +34,8 @@ async def test_who_waits_for_brokers_hears_which_begin_and_now_and_then_what_is_
         running.layout.regions = layout.regions
         with progress() as told, pytest.raises(WorldError, match=r"not ready after 1 s:\n"):
             await bring_up(running, told, seconds=1.0)
-    named_as = capsys.readouterr().err.splitlines()
+    said = capsys.readouterr().err.splitlines()
     for broker in layout.brokers():
-        assert f"waiting for the broker {broker.name}" in named_as
+        assert f"waiting for the broker {broker.name}" in said
         late = rf"after \d+ s: {broker.name} doesn't answer"
-        assert any(re.fullmatch(late, line) for line in named_as)
+        assert any(re.fullmatch(late, line) for line in said)

@@ -56,8 +56,8 @@ TAKEN = "port 18000 (a broker) is taken: stop what uses it"
         (examining.clock(2026, 0), "ok", "set by a time service"),
         (examining.clock(2027, 4), "ok", "set by a time service"),
         (examining.clock(2026, 5), "warning", "nothing sets it"),
-        (examining.clock(2025, 0), "error", "it says 2025"),
-        (examining.clock(2025, 5), "error", "it says 2025"),
+        (examining.clock(2025, 0), "error", "its year is 2025"),
+        (examining.clock(2025, 5), "error", "its year is 2025"),
         (examining.disk(3 * GIB, ".", True), "ok", "3.0 GiB free at ."),
         (examining.disk(GIB, ".", True), "warning", "1.0 GiB free at ."),
         (examining.disk(1 << 20, ".", True), "error", "0.0 GiB free at ."),
@@ -65,9 +65,9 @@ TAKEN = "port 18000 (a broker) is taken: stop what uses it"
     ],
 )
 def test_each_thing_is_judged_and_what_is_not_well_says_what_to_do(
-    finding: DoctorLine, level: Level, state: str
+    finding: DoctorLine, level: Level, says: str
 ) -> None:
-    assert (finding.level, finding.state[: len(state)]) == (level, state)
+    assert (finding.level, finding.says[: len(says)]) == (level, says)
     assert bool(finding.do) == (level != "ok")
 
 
@@ -83,10 +83,10 @@ def test_each_thing_is_judged_and_what_is_not_well_says_what_to_do(
     ],
 )
 def test_what_an_earlier_world_has_left_is_told_from_one_that_runs(
-    processes: int, ready: bool, alive: bool, noted: bool, level: Level, state: str
+    processes: int, ready: bool, alive: bool, noted: bool, level: Level, says: str
 ) -> None:
     finding = examining.left("w", processes=processes, ready=ready, alive=alive, noted=noted)
-    assert (finding.level, finding.state) == (level, state)
+    assert (finding.level, finding.says) == (level, says)
     assert finding.do == ("" if level == "ok" else "`newsfabric down` ends what is left of it")
 
 

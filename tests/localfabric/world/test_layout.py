@@ -176,8 +176,8 @@ def test_an_agent_is_told_every_core_node() -> None:
         ({"port_base": 65500}, "port base: 65500 is not in"),
     ],
 )
-def test_a_world_that_cannot_be_is_refused(wrong: dict[str, object], named_as: str) -> None:
-    with pytest.raises(ConfigError, match=named_as):
+def test_a_world_that_cannot_be_is_refused(wrong: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
         WorldOptions(**wrong)  # type: ignore[arg-type]
 
 

@@ -36,8 +36,8 @@ def test_what_is_wrong_is_the_first_reason_of_each_region() -> None:
     "late", [{"canary_age_ms": 3001}, {"canary_age_ms": None}, {"state": "unknown"}]
 )
 def test_a_shovel_of_the_own_region_brings_canaries(late: dict[str, Any]) -> None:
-    named_as = ["oregon/core/s brings no canary yet"]
-    assert wrong(region("oregon", shovels=[shovel("s", **late)])) == named_as
+    said = ["oregon/core/s brings no canary yet"]
+    assert wrong(region("oregon", shovels=[shovel("s", **late)])) == said
     # The shovels of another region are the business of that region's board.
     assert wrong(region("oregon"), region("dublin", shovels=[shovel("s", **late)])) == []
 
@@ -61,9 +61,9 @@ def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_is_waited_until_nothing_was_wrong_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole, "SURE", 0.0)
-    looks, named_as = Looks(["a", "b"], ["a", "b"], ["b"], []), list[str]()
-    asyncio.run(await_whole(looks, named_as.append, seconds=60.0))
-    assert named_as == ["waiting: a, and 1 more", "waiting: b"]
+    looks, said = Looks(["a", "b"], ["a", "b"], ["b"], []), list[str]()
+    asyncio.run(await_whole(looks, said.append, seconds=60.0))
+    assert said == ["waiting: a, and 1 more", "waiting: b"]
     assert looks.looked == 4
 
 

@@ -130,7 +130,7 @@ async def test_a_router_that_cant_write_the_directory_says_so_once_and_isnt_read
         store.directory_is_away = False
         await until(lambda: router.store_answers)
     assert [record.getMessage() for record in caplog.records] == [
-        "the directory can't be written, so nothing is routed: away",
+        "can't write the directory, so nothing is routed: away",
         "the directory can be written again",
     ]
 
