@@ -23,7 +23,7 @@ def document(**changes: Any) -> dict[str, Any]:
 def test_what_has_no_end_is_ended_before_it_fills_the_memory() -> None:
     for where in ("stdout", "stderr"):
         program = f"import sys\nwhile True: sys.{where}.write('x' * 65536)"
-        with pytest.raises(WorldError, match="said more than 1048576 bytes"):
+        with pytest.raises(WorldError, match="output exceeds 1048576 bytes"):
             run_here([sys.executable, "-c", program], seconds=60)
 
 
