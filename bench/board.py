@@ -20,17 +20,17 @@ from gateway.process import measures
 from newsfabric.amqp.message import Message
 from newsfabric.messages.control import LoadReport, decode_load, encode_load
 from newsfabric.messages.reports import Report, ShovelSeen, decode_report, encode_report
-from newsfabric.process.figures import Figures
+from newsfabric.process.figures import ProcessFigures
 from newsfabric.topics import CLASSES
 from newsfabric.topology.roles import user_name
-from wholesale.frontdesk.board.picture import Picture, Place
+from wholesale.frontdesk.board.picture import FrontdeskPlace, Picture
 from wholesale.frontdesk.presence.presence import login_of
 
 BOXES: Final = 1000
 SECONDS: Final = 10
 LOOKS: Final = 4
 REGION: Final = "oregon"
-PLACE: Final = Place(
+PLACE: Final = FrontdeskPlace(
     frontdesk="oregon-frontdesk-1",
     region=REGION,
     version="bench",
@@ -51,9 +51,9 @@ def measure() -> list[Row]:
     hearing = _cpu(lambda second: _hear(picture, loads, reports, second), SECONDS)
     reading = _cpu(lambda second: [orjson.loads(m.body) for m in (*loads, *reports)], SECONDS)
     looking = _cpu(lambda second: _look(picture), SECONDS)
-    document = orjson.dumps(picture.document(SECONDS, 0))
-    making = _cpu(lambda second: orjson.dumps(picture.document(SECONDS, 0)), SECONDS)
-    gateways = Figures(measures.FIGURES)
+    document = orjson.dumps(picture.picture_document(SECONDS, 0))
+    making = _cpu(lambda second: orjson.dumps(picture.picture_document(SECONDS, 0)), SECONDS)
+    gateways = ProcessFigures(measures.FIGURES)
     speaking = _cpu(lambda second: _speak(gateways, second), 200)
     return [
         Row("a box's words, each second", said, "bytes", digits=0),
@@ -91,7 +91,7 @@ def _share(
 
 def _busy_figures() -> dict[str, float]:
     """Return the figures of a gateway with a value for every figure that a gateway can report."""
-    figures = Figures(measures.FIGURES)
+    figures = ProcessFigures(measures.FIGURES)
     figures.read(0.0)
     for transport in ("websocket", "sockjs", "sse"):
         measures.READERS.labels(transport).set(33_333)
@@ -105,7 +105,7 @@ def _busy_figures() -> dict[str, float]:
     return figures.read(1.0)
 
 
-def _speak(figures: Figures, second: float) -> None:
+def _speak(figures: ProcessFigures, second: float) -> None:
     encode_report(_report(int(second), figures.read(second)))
 
 
@@ -122,7 +122,7 @@ def _hear(picture: Picture, loads: list[Message], reports: list[Message], now: f
 
 def _look(picture: Picture) -> None:
     for n in range(LOOKS):
-        picture.look(SECONDS + n / LOOKS)
+        picture.update_events(SECONDS + n / LOOKS)
 
 
 def _load(n: int) -> LoadReport:

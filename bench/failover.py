@@ -23,7 +23,7 @@ from bench.rows import Row
 from bench.world import running_world
 from localfabric.world.faults import Faults, Signal
 from localfabric.world.layout import RegionLayout, WorldLayout
-from localfabric.world.parts import Part, dataplane_name, find_parts
+from localfabric.world.parts import WorldPart, dataplane_name, find_parts
 from localfabric.world.state import read_running
 from newsfabric.errors import Disconnected, SetupError
 from newsfabric.publish import AsyncPublisher
@@ -171,7 +171,7 @@ async def _opened(context: BrowserContext, region: RegionLayout, transport: str 
 
 def _parts(
     layout: WorldLayout, region: RegionLayout, gateway: str, *, whole: bool
-) -> Sequence[Part]:
+) -> Sequence[WorldPart]:
     """Return the processes of the gateway at a URL, or all that readers of the region use."""
     boxes = [box for box in region.boxes if whole or gateway.startswith(box.websocket_url)]
     names = [name for box in boxes for name in (box.gateway, dataplane_name(box))]

@@ -29,10 +29,10 @@ from typing import Final
 
 from bench.rows import Row
 from bench.world import running_world
-from localfabric.chaos.delivery_record import DeliveryRecord, Message
+from localfabric.chaos.delivery_record import DeliveryRecord, RecordedMessage
 from localfabric.chaos.publishing import Publishing
-from localfabric.chaos.reader_process import Readers
-from localfabric.chaos.reading import Plan
+from localfabric.chaos.reader_process import ReaderProcess
+from localfabric.chaos.reading import ReaderPlan
 from localfabric.chaos.run import settle
 from localfabric.world import broker, cassandra
 from localfabric.world.faults import Faults
@@ -95,7 +95,7 @@ class Window:
     """
 
     done: Done | None
-    messages: tuple[Message, ...]
+    messages: tuple[RecordedMessage, ...]
     longest: float
     longest_away: float
     p50: float
@@ -179,7 +179,7 @@ async def lose_each(
     urls = {region.name: [b.amqp_url for b in region.client] for region in layout.regions}
     conduct = _Conduct(layout, say)
     await conduct.until_well()
-    async with Readers.start(plans, record, io.StringIO(), run=run, seed=_SEED) as readers:
+    async with ReaderProcess.start(plans, record, io.StringIO(), run=run, seed=_SEED) as readers:
         await readers.ready()
         began = conduct.began = time.time()
         readers.begin(began)
@@ -209,11 +209,11 @@ async def lose_each(
     return found
 
 
-def _plans(layout: WorldLayout) -> list[Plan]:
+def _plans(layout: WorldLayout) -> list[ReaderPlan]:
     """Return plans of readers of all regions that stay, each with two of the topics."""
     topics, regions = list(TOPICS), [region.endpoints_url for region in layout.regions]
     return [
-        Plan(
+        ReaderPlan(
             name=f"{layout.regions[n % len(regions)].name}-{n}",
             habit="staying",
             topics=(topics[n % len(topics)], topics[(n + 1) % len(topics)]),
@@ -329,7 +329,7 @@ def windows(record: DeliveryRecord, done: Sequence[Done]) -> list[Window]:
     return found
 
 
-def _longest(record: DeliveryRecord, messages: Iterable[Message]) -> float:
+def _longest(record: DeliveryRecord, messages: Iterable[RecordedMessage]) -> float:
     """Return the longest wait in seconds; 0 without messages, infinite if a delivery is missing."""
     longest = 0.0
     for message in messages:
@@ -369,11 +369,11 @@ def explain(window: Window, record: DeliveryRecord) -> Iterator[str]:
         )
 
 
-def _slowest(window: Window, record: DeliveryRecord) -> list[Message]:
+def _slowest(window: Window, record: DeliveryRecord) -> list[RecordedMessage]:
     return sorted(window.messages, key=lambda message: _wait(message, record), reverse=True)
 
 
-def _wait(message: Message, record: DeliveryRecord) -> float:
+def _wait(message: RecordedMessage, record: DeliveryRecord) -> float:
     """Return the longest wait of the readers that received ``message``; infinite if none did."""
     arrived = record.first[message.n].values()
     return max(arrived) - message.sent if arrived else math.inf

@@ -19,7 +19,7 @@ from bench.rows import Row
 from bench.world import newsfabric
 from localfabric.world.state import read_running
 from newsfabric.settings import Credentials
-from operations.cli.revoke import tell_all
+from operations.cli.revoke import revoke_in_all
 
 USERS: Final = 10
 LIMIT: Final = 2.0
@@ -44,7 +44,7 @@ async def _longest(state: Path, urls: list[str], tokens: dict[str, str]) -> floa
         devices = [await _logged_in(url, token) for url in urls]
         began = time.monotonic()
         closed = [asyncio.create_task(_closed_at(device)) for device in devices]
-        await tell_all(fabric, user, Credentials(), _PATIENCE)
+        await revoke_in_all(fabric, user, Credentials(), _PATIENCE)
         longest = max(longest, *[at - began for at in await asyncio.gather(*closed)])
     return longest
 

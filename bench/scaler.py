@@ -10,9 +10,9 @@ from typing import Final
 
 from bench.rows import Row
 from newsfabric.messages.control import LoadReport
-from wholesale.scaler.brain import Brain
+from wholesale.scaler.deciding import Scaler
 from wholesale.scaler.drivers import MOST_BOXES, Instance
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
 SECONDS: Final = 400
 # While the plan's patience lasts, at first, no box may be ended: decisions are shorter then.
@@ -21,8 +21,8 @@ _SETTLED: Final = 150
 
 def measure() -> list[Row]:
     """Decide for 1,000 boxes, second by second, with readers that arrive, stay and leave."""
-    plan = Plan(most=MOST_BOXES, boot=20.0, drain=20.0, calm=60.0)
-    brain = Brain("oregon", plan)
+    plan = ScalingPlan(most=MOST_BOXES, boot=20.0, drain=20.0, calm=60.0)
+    scaler = Scaler("oregon", plan)
     names = [f"box-{n}" for n in range(MOST_BOXES)]
     instances = [Instance(name, 5000.0, f"z{n % 3}") for n, name in enumerate(names)]
     decided, hearing = [], []
@@ -31,11 +31,11 @@ def measure() -> list[Row]:
         reports = [_report(name, n, second) for n, name in enumerate(names)]
         began = time.thread_time()
         for report in reports:
-            brain.hear(report, now=now)
+            scaler.note_report(report, now=now)
         hearing.append(time.thread_time() - began)
-        brain.listed(instances, now=now)
+        scaler.listed(instances, now=now)
         began = time.thread_time()
-        brain.decide(now=now)
+        scaler.decide(now=now)
         if second >= _SETTLED:
             decided.append(time.thread_time() - began)
     decided.sort()

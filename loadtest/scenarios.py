@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from loadtest.simulation import Curve, Moment, Region
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
 MINUTE: Final = 60.0
 HOUR: Final = 3600.0
@@ -55,7 +55,7 @@ class Scenario:
     places: Mapping[str, Place]
     seconds: float
     every: float = 1.0
-    plan: Plan = dataclasses.field(default_factory=Plan)
+    plan: ScalingPlan = dataclasses.field(default_factory=ScalingPlan)
     # Share of all readers who leave in a second while as many others arrive.
     churn: float = 0.001
     # Refused readers that are no fault: those who arrived before any box could be ready.

@@ -1,7 +1,7 @@
 """A region's boxes, readers, frontdesk and scalers in simulated time.
 
 Boxes, readers and machines are invented; the decisions are real. Scalers are
-:class:`wholesale.scaler.brain.Brain`. Readers are distributed by a frontdesk's replies, from
+:class:`wholesale.scaler.deciding.Scaler`. Readers are distributed by a frontdesk's replies, from
 :func:`wholesale.frontdesk.presence.weights.shares`; a reply is up to five seconds old.
 
 Readers are counted, not simulated one by one. A reader who finds no box with room asks again after
@@ -18,9 +18,9 @@ from typing import Final
 
 from newsfabric.messages.control import BoxState, LoadReport
 from wholesale.frontdesk.presence.weights import Vessel, shares
-from wholesale.scaler.brain import Brain
+from wholesale.scaler.deciding import Scaler
 from wholesale.scaler.drivers import Instance
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
 ANSWER_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 2.0
@@ -81,7 +81,7 @@ class Moment:
 class Machines:
     """A driver's machines, which boot in about ``boot`` seconds, up to ``limit`` of them."""
 
-    plan: Plan
+    plan: ScalingPlan
     rng: random.Random
     limit: int = 10_000
     zones: int = 3
@@ -128,12 +128,12 @@ class Region:
     """A region with its scalers; call :meth:`step`."""
 
     def __init__(
-        self, plan: Plan, curve: Curve, *, boxes: int, scalers: int = 2, seed: int = 1
+        self, plan: ScalingPlan, curve: Curve, *, boxes: int, scalers: int = 2, seed: int = 1
     ) -> None:
         self.rng = random.Random(seed)
         self.machines = Machines(plan, self.rng, zones=plan.zones)
         self.machines.start(boxes, -10_000.0)
-        self.brains = [Brain("here", plan) for _ in range(scalers)]
+        self.brains = [Scaler("here", plan) for _ in range(scalers)]
         # Whether scaler n misses a box's report at a time.
         self.unheard: Callable[[int, SimBox, float], bool] = lambda _n, box, _now: box.mute
         self.curve = curve
@@ -272,12 +272,12 @@ class Region:
 
     def _scale(self, now: float) -> None:
         listed = self.machines.list(now)
-        for n, brain in enumerate(self.brains):
+        for n, scaler in enumerate(self.brains):
             for box in self.boxes:
                 if not self.unheard(n, box, now):
-                    brain.hear(reported(box, now), now=now)
-            brain.listed(listed, now=now)
-            decision = brain.decide(now=now)
+                    scaler.note_report(reported(box, now), now=now)
+            scaler.listed(listed, now=now)
+            decision = scaler.decide(now=now)
             if decision.want is not None:
                 self.machines.want(decision.want, now)
             for name in decision.drain:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from localfabric.world.faults import LINK, Done, Signal
+from localfabric.world.faults import LINK, FaultEffect, Signal
 from localfabric.world.parts import unknown_name
 from newsfabric.errors import WorldError
 from operations.hosts.described import Host, Hosts, Verb
-from operations.hosts.remote import Seen, Unit, look_at, run, run_here
+from operations.hosts.remote import HostReport, Unit, look_at, run, run_here
 from operations.hosts.status import hosts_unwell
 
 _SIGNALS: Final = {
@@ -34,7 +34,7 @@ class HostFaults:
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
 
-    def signal(self, verb: Signal, names: Sequence[str]) -> list[Done]:
+    def signal(self, verb: Signal, names: Sequence[str]) -> list[FaultEffect]:
         """Send a signal to the main process of each; a machine can only be killed.
 
         ConfigError or WorldError, before any signal, if one of them can't get it.
@@ -52,7 +52,7 @@ class HostFaults:
             for each in chosen
         ]
 
-    def heal(self, names: Sequence[str]) -> list[Done]:
+    def heal(self, names: Sequence[str]) -> list[FaultEffect]:
         """Start dead units, continue stopped ones, boot machines, mend links; without names all
         that is unwell, and every link that a command can mend."""
         links = self._hosts.links()
@@ -73,7 +73,7 @@ class HostFaults:
         machines = (host.name for host in hosts_unwell(self._hosts, seen))
         return [*machines, *(unit.name for unit in units if not _is_well(unit))]
 
-    def cut(self, names: Sequence[str]) -> list[Done]:
+    def cut(self, names: Sequence[str]) -> list[FaultEffect]:
         """Cut links silently, each by its name or all of a place; ConfigError for another name."""
         links = self._hosts.links()
         found: dict[str, None] = {}
@@ -83,7 +83,9 @@ class HostFaults:
             found |= dict.fromkeys(k for k, ends in links.items() if name in (k, *ends))
         return [self._link("cut", name, "cut") for name in found]
 
-    def _find(self, names: Iterable[str], seen: Mapping[str, Seen | None]) -> list[Host | Unit]:
+    def _find(
+        self, names: Iterable[str], seen: Mapping[str, HostReport | None]
+    ) -> list[Host | Unit]:
         known: dict[str, Host | Unit] = {host.name: host for host in self._hosts.hosts}
         known |= {unit.name: unit for each in seen.values() if each for unit in each.units}
         found: dict[str, Host | Unit] = {}
@@ -94,35 +96,35 @@ class HostFaults:
             found |= {each.name: each for each in machines or [known[name]]}
         return list(found.values())
 
-    def _signal(self, verb: Signal, unit: Unit) -> Done:
+    def _signal(self, verb: Signal, unit: Unit) -> FaultEffect:
         number, done = _SIGNALS[verb]
         run(
             self._hosts,
             unit.host,
             ["systemctl", "kill", "--kill-who=main", f"--signal={number}", unit.unit],
         )
-        return Done(unit.name, _UNIT, done, unit.pid)
+        return FaultEffect(unit.name, _UNIT, done, unit.pid)
 
-    def _heal(self, part: Host | Unit, seen: Mapping[str, Seen | None]) -> Done:
+    def _heal(self, part: Host | Unit, seen: Mapping[str, HostReport | None]) -> FaultEffect:
         if isinstance(part, Host):
             if seen[part.name] is not None:
-                return Done(part.name, _MACHINE, "was well")
+                return FaultEffect(part.name, _MACHINE, "was well")
             return self._machine("boot", part, "booted")
         if part.stopped:
             return self._signal("cont", part)
         if part.active:
-            return Done(part.name, _UNIT, "was well", part.pid)
+            return FaultEffect(part.name, _UNIT, "was well", part.pid)
         run(self._hosts, part.host, ["systemctl", "reset-failed", part.unit])
         run(self._hosts, part.host, ["systemctl", "start", "--no-block", part.unit])
-        return Done(part.name, _UNIT, "started")
+        return FaultEffect(part.name, _UNIT, "started")
 
-    def _machine(self, verb: Verb, host: Host, done: str) -> Done:
+    def _machine(self, verb: Verb, host: Host, done: str) -> FaultEffect:
         self._command(verb, host.name)
-        return Done(host.name, _MACHINE, done)
+        return FaultEffect(host.name, _MACHINE, done)
 
-    def _link(self, verb: Verb, name: str, done: str) -> Done:
+    def _link(self, verb: Verb, name: str, done: str) -> FaultEffect:
         self._command(verb, *self._hosts.links()[name])
-        return Done(name, LINK, done)
+        return FaultEffect(name, LINK, done)
 
     def _command(self, verb: Verb, *names: str) -> None:
         if verb not in self._hosts.commands:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from logmodel.directory import DirectoryRow, Ending, as_in_store
 from logmodel.rows import VOID, Row
 from logmodel.settings import WINDOW
-from newsfabric.store.logs import Log, Number, State
-from wholesale.router.closing import CLOSE_AFTER, EndSearch, Watch
+from newsfabric.store.logs import Log, Number, NumberState
+from wholesale.router.closing import CLOSE_AFTER, EndSearch, LogWatch
 
 #: Returns a number's index row and its message row, each None if missing: ``read(number)``.
 Reading = Callable[[int], tuple[Row | None, Row | None]]
@@ -27,7 +27,7 @@ class Closing:
         self.region = region
         self.router = router
         self.window = window
-        self._watched: dict[Log, Watch] = {}
+        self._watched: dict[Log, LogWatch] = {}
 
     @property
     def end_of_search(self) -> int:
@@ -41,7 +41,7 @@ class Closing:
     def may_close(self, log: Log, row: DirectoryRow, now: float) -> bool:
         """Return whether the row has stayed unchanged for long enough. Call it at each look."""
         stored = as_in_store(row)
-        watch = self._watched.setdefault(log, Watch(stored.log.region))
+        watch = self._watched.setdefault(log, LogWatch(stored.log.region))
         watch.close_after = self.close_after
         return self.is_ours(log) and watch.may_close(stored, now)
 
@@ -56,9 +56,9 @@ class Closing:
                 index, message = read(seq)
                 if self.is_message(index, message):
                     found[seq] = message or index or VOID
-                    numbers.append(Number(seq, State.MESSAGE))
+                    numbers.append(Number(seq, NumberState.MESSAGE))
                 elif self.is_given_out(index):
-                    numbers.append(Number(seq, State.VOID))
+                    numbers.append(Number(seq, NumberState.VOID))
             return numbers
 
         while not search.found(look(*search.next)):

@@ -133,7 +133,7 @@ class Router:
             self.later(5, self._begin_log)
             return
         for log, row in world.stores[self.region].directory.items():
-            self.log_clock.at_least(as_in_store(row, log).told_ms)
+            self.log_clock.at_least(as_in_store(row, log).stated_ms)
         self._epoch = self.next_epoch()
         self.numbering = self._new_numbering(self._epoch)
         world.book.counts["logs"] += 1

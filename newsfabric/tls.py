@@ -52,7 +52,7 @@ class ClientTls:
         self._fresh = _Fresh(
             [file for file in held if file is not None],
             self._make,
-            tells={use: file for use, file in named.items() if file is not None},
+            shown={use: file for use, file in named.items() if file is not None},
         )
 
     def context(self) -> ssl.SSLContext:
@@ -81,7 +81,7 @@ class ServerTls:
     def __init__(self, files: ServerFiles) -> None:
         self._files = files
         self._fresh = _Fresh(
-            [files.certificate, files.key], self._make, tells={"server": files.certificate}
+            [files.certificate, files.key], self._make, shown={"server": files.certificate}
         )
         #: The context for the server; each handshake uses the current files.
         self.context = self._make()
@@ -101,7 +101,7 @@ class ServerTls:
 class _Fresh:
     """A context made of ``files``, and made again when one of them has changed.
 
-    ``tells`` has the files whose end is in /metrics, by their use.
+    ``shown`` has the files whose end is in /metrics, by their use.
     """
 
     def __init__(
@@ -109,11 +109,11 @@ class _Fresh:
         files: Sequence[Path],
         make: Callable[[], ssl.SSLContext],
         *,
-        tells: Mapping[str, Path],
+        shown: Mapping[str, Path],
     ) -> None:
         self._files = tuple(files)
         self._make = make
-        self._tells = dict(tells)
+        self._shown = dict(shown)
         self._failures = RepeatedFailures()
         # Before the files are read: a change meanwhile is noticed the next time.
         self._stamps = self._look()
@@ -121,12 +121,12 @@ class _Fresh:
             self._read()
         except (OSError, ValueError) as exc:
             raise ConfigError(f"TLS: {self._named()}: {_reason(exc)}") from exc
-        for use, file in self._tells.items():
+        for use, file in self._shown.items():
             _hold(use, file, self)
 
     def _read(self) -> None:
         context = self._make()
-        self._texts = {use: file.read_bytes() for use, file in self._tells.items()}
+        self._texts = {use: file.read_bytes() for use, file in self._shown.items()}
         self._context = context
         self._ends: dict[str, float] = {}
 
@@ -138,11 +138,11 @@ class _Fresh:
             except (OSError, ValueError) as exc:
                 text = f"TLS: {self._named()}: {_reason(exc)}"
                 if self._failures.should_log(text, time.monotonic()):
-                    logger.warning("%s; going on with what was there before", text)
+                    logger.warning("%s; keeping the certificates read before", text)
             else:
                 self._stamps = stamps
                 self._failures.ended()
-                logger.info("TLS: read %s again", self._named())
+                logger.info("TLS: reloaded %s", self._named())
         return self._context
 
     def ends(self, use: str) -> float:

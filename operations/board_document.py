@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class RegionTotals:
     """A region's sums. Rates are per second, delays in ms."""
 
     readers: float | None
@@ -46,7 +46,7 @@ class Totals:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Box:
+class BoardBox:
     """A retail box. Rates are per second, delays and ages in ms.
 
     ``state`` is ``unheard`` without a recent report, as for a service.
@@ -100,7 +100,7 @@ class Shovel:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class BoardNode:
     """A RabbitMQ node of a cluster; ``age`` is the age (ms) of the last report of it."""
 
     region: str
@@ -117,7 +117,7 @@ class Node:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Busy:
+class BoardBusy:
     """A topic or a publisher, and its messages a second."""
 
     region: str
@@ -126,7 +126,7 @@ class Busy:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class BoardEvent:
     """An event on the board; ``seq`` counts within one frontdesk's life."""
 
     seq: int
@@ -146,13 +146,13 @@ class BoardRegion:
     age: float | None
     state: str
     why: tuple[str, ...]
-    totals: Totals
-    boxes: tuple[Box, ...]
+    totals: RegionTotals
+    boxes: tuple[BoardBox, ...]
     services: tuple[Service, ...]
     shovels: tuple[Shovel, ...]
-    nodes: tuple[Node, ...]
-    topics: tuple[Busy, ...]
-    publishers: tuple[Busy, ...]
+    nodes: tuple[BoardNode, ...]
+    topics: tuple[BoardBusy, ...]
+    publishers: tuple[BoardBusy, ...]
 
     @property
     def is_unheard(self) -> bool:
@@ -169,7 +169,7 @@ class Board:
     version: str
     now: float
     regions: tuple[BoardRegion, ...]
-    events: tuple[Event, ...]
+    events: tuple[BoardEvent, ...]
 
     def all(self, of: Callable[[BoardRegion], tuple[_T, ...]]) -> Iterator[_T]:
         """Yield the items that ``of`` returns for each region, one after the other."""
@@ -263,9 +263,9 @@ def _is_old(age: float | None) -> bool:
     return age is not None and age > OLD_MS
 
 
-def _totals(value: Any) -> Totals:
+def _totals(value: Any) -> RegionTotals:
     fields = value if isinstance(value, dict) else {}
-    return Totals(
+    return RegionTotals(
         readers=_number(fields, "readers"),
         capacity=_number(fields, "capacity"),
         boxes=_number(fields, "boxes"),
@@ -278,8 +278,8 @@ def _totals(value: Any) -> Totals:
     )
 
 
-def _box(region: _Aged, fields: dict[str, Any]) -> Box:
-    return Box(
+def _box(region: _Aged, fields: dict[str, Any]) -> BoardBox:
+    return BoardBox(
         region=region.name,
         name=plain(fields.get("name")),
         state=_state(fields, region.of(fields)),
@@ -340,10 +340,10 @@ def _unvouched(shovel: Shovel, region: _Aged) -> Shovel:
     return dataclasses.replace(shovel, state="unknown", canary_age=age, messages=None)
 
 
-def _node(region: _Aged, cluster: str, fields: dict[str, Any]) -> Node:
+def _node(region: _Aged, cluster: str, fields: dict[str, Any]) -> BoardNode:
     # Releases before 0.2 have no age of a node.
     age = region.of(fields)
-    return Node(
+    return BoardNode(
         region=region.name,
         cluster=cluster,
         name=plain(fields.get("node")),
@@ -353,16 +353,16 @@ def _node(region: _Aged, cluster: str, fields: dict[str, Any]) -> Node:
     )
 
 
-def _busy(region: str, fields: dict[str, Any]) -> Busy:
-    return Busy(
+def _busy(region: str, fields: dict[str, Any]) -> BoardBusy:
+    return BoardBusy(
         region=region,
         name=plain(fields.get("name")),
         messages=_number(fields, "messages_per_second"),
     )
 
 
-def _event(fields: dict[str, Any]) -> Event:
-    return Event(
+def _event(fields: dict[str, Any]) -> BoardEvent:
+    return BoardEvent(
         seq=int(_number(fields, "seq") or 0),
         at=_number(fields, "at_ms"),
         region=plain(fields.get("region")),

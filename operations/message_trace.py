@@ -25,7 +25,7 @@ _SHOWN: Final = 10
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class TraceAnswer:
     """A process that was asked, and its ``answer``, None without a reply."""
 
     kind: str
@@ -43,27 +43,27 @@ class Evidence:
     (:func:`operations.cli.messages.rejection`).
     """
 
-    asked: Sequence[Asked]
+    asked: Sequence[TraceAnswer]
     stored: Mapping[str, Sequence[Mapping[str, Any]] | None]
     rejected: Sequence[Mapping[str, Any]]
 
 
-def identities(asked: Iterable[Asked]) -> dict[str, Mapping[str, Any]]:
+def identities(asked: Iterable[TraceAnswer]) -> dict[str, Mapping[str, Any]]:
     """Return identity → a sighting of it: the messages that the ID may mean."""
     return {str(seen["identity"]): seen for _, seen in _sightings(asked)}
 
 
-def has_missing(asked: Iterable[Asked]) -> bool:
+def has_missing(asked: Iterable[TraceAnswer]) -> bool:
     """Return whether a process that replied doesn't know the message."""
     return any(who.answer is not None and not who.answer["sightings"] for who in asked)
 
 
-def topic_of(asked: Iterable[Asked]) -> str | None:
+def topic_of(asked: Iterable[TraceAnswer]) -> str | None:
     """Return the topic of the message, if any process remembers it."""
     return next((seen["topic"] for _, seen in _sightings(asked)), None)
 
 
-def ids(asked: Iterable[Asked], text: str) -> list[str]:
+def ids(asked: Iterable[TraceAnswer], text: str) -> list[str]:
     """Return the ids under which the message may be stored: the ids seen, and ``text``."""
     found = {seen["id"] for _, seen in _sightings(asked)}
     found |= {copy["id"] for _, seen in _sightings(asked) for copy in seen["copies"]}
@@ -127,7 +127,7 @@ def trace(text: str, evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def candidates(asked: Iterable[Asked]) -> list[dict[str, Any]]:
+def candidates(asked: Iterable[TraceAnswer]) -> list[dict[str, Any]]:
     """Return the messages that an ambiguous ID may mean."""
     found = list(identities(asked).values())[:_SHOWN]
     return [{name: each[name] for name in ("identity", "topic", "message_id")} for each in found]
@@ -160,10 +160,10 @@ def _outcome(hop: Mapping[str, Any]) -> str:
 
 
 def _published(message: Mapping[str, Any], at_ms: int) -> dict[str, Any]:
-    return _hop(at_ms, "published", Asked(kind="publisher", name="", region="", answer=None))
+    return _hop(at_ms, "published", TraceAnswer(kind="publisher", name="", region="", answer=None))
 
 
-def _hops(asked: Iterable[Asked]) -> Iterator[dict[str, Any]]:
+def _hops(asked: Iterable[TraceAnswer]) -> Iterator[dict[str, Any]]:
     for who, seen in _sightings(asked):
         first_ms = seen["copies"][0]["at_ms"]
         for n, copy in enumerate(seen["copies"]):
@@ -183,20 +183,20 @@ def _hops(asked: Iterable[Asked]) -> Iterator[dict[str, Any]]:
             yield _hop(at_ms, step, who, seq=seen["seq"])
 
 
-def _hop(at_ms: int, step: str, who: Asked, **more: Any) -> dict[str, Any]:
+def _hop(at_ms: int, step: str, who: TraceAnswer, **more: Any) -> dict[str, Any]:
     nothing = {"way": None, "won": None, "behind_ms": None, "copies": None}
     nothing |= {"router": None, "seq": None, "path": None}
     place = {"region": who.region, "kind": who.kind, "name": who.name}
     return {"at_ms": at_ms, "step": step, **place, **nothing, **more}
 
 
-def _sightings(asked: Iterable[Asked]) -> Iterator[tuple[Asked, Mapping[str, Any]]]:
+def _sightings(asked: Iterable[TraceAnswer]) -> Iterator[tuple[TraceAnswer, Mapping[str, Any]]]:
     for who in asked:
         for seen in (who.answer or {}).get("sightings", []):
             yield who, seen
 
 
-def _not_seen(asked: Iterable[Asked]) -> Iterator[dict[str, Any]]:
+def _not_seen(asked: Iterable[TraceAnswer]) -> Iterator[dict[str, Any]]:
     known = list(asked)
     routed_in = {who.region for who, _ in _sightings(known) if who.kind == "router"}
     for who in known:

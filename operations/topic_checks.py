@@ -91,12 +91,12 @@ def match(table: TopicTable, topic: str) -> dict[str, Any]:
     without wildcards of other entries with a similar spelling.
     """
     policy = table.find(topic)
-    said = _said(policy)
+    policy_document = _policy_document(policy)
     publishers = [each.app_id for each in table.publishers if table.may_publish(each.app_id, topic)]
     return {
         "topic": topic,
         "entry": None if policy is None else table.policies.index(policy) + 1,
-        **said,
+        **policy_document,
         "also": [
             {"entry": number, "pattern": other.pattern}
             for number, other in enumerate(table.policies, 1)
@@ -107,7 +107,7 @@ def match(table: TopicTable, topic: str) -> dict[str, Any]:
     }
 
 
-def _said(policy: TopicPolicy | None) -> dict[str, Any]:
+def _policy_document(policy: TopicPolicy | None) -> dict[str, Any]:
     names = ("pattern", "topic_class", "access", "keep", "ttl", "slow", "latest")
     found = {name: None if policy is None else getattr(policy, name) for name in names}
     return {{"topic_class": "class"}.get(name, name): value for name, value in found.items()}
@@ -146,7 +146,7 @@ def _of_publishers(table: TopicTable) -> Iterator[Finding]:
             by = [other for other in rights.topics[:at] if covers([other], pattern)]
             if by:
                 kind = "double" if pattern in by else "covered"
-                detail = f"{pattern} says no more than {by[0]} before it"
+                detail = f"{pattern} adds nothing to {by[0]} before it"
                 yield Finding(where=where, pattern=pattern, kind=kind, detail=detail)
             elif not any(meet(policy.pattern, pattern) for policy in table.policies):
                 detail = f"{pattern} matches no topic of any [[topic]]"

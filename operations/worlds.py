@@ -21,7 +21,7 @@ _GROUP: Final = "newsfabric.worlds"
 Say = Callable[[str], None]
 
 
-class Process(NamedTuple):
+class ProcessAddress(NamedTuple):
     """A router or a gateway, by the base URL of its port for operators.
 
     Kind and region are empty if only the URL is known.
@@ -34,7 +34,7 @@ class Process(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class WorldPlaces:
     """The places of a world's parts. ``stores`` has a URL for each region.
 
     ``unwell`` returns the parts that are dead or stopped now while others work: the parts that
@@ -43,7 +43,7 @@ class World:
 
     fabric: Fabric
     topics: Path
-    processes: tuple[Process, ...]
+    processes: tuple[ProcessAddress, ...]
     stores: Mapping[str, str]
     unwell: Callable[[], Sequence[str]] = tuple
 
@@ -80,22 +80,22 @@ class World:
 
 
 class _Finder(Protocol):
-    def running(self, state: Path) -> World: ...
-    def to_read(self, state: Path, say: Say) -> World: ...
-    def to_publish_to(self, state: Path, say: Say) -> World: ...
+    def running(self, state: Path) -> WorldPlaces: ...
+    def to_read(self, state: Path, say: Say) -> WorldPlaces: ...
+    def to_publish_to(self, state: Path, say: Say) -> WorldPlaces: ...
 
 
-def running_world(state: Path) -> World:
+def running_world(state: Path) -> WorldPlaces:
     """Return the world in ``state``, ready or not; WorldError (one line) if there is none."""
     return _finder().running(state)
 
 
-def world_to_read(state: Path, say: Say) -> World:
+def world_to_read(state: Path, say: Say) -> WorldPlaces:
     """Return the world in ``state``, waiting for an ``up`` that starts it, or WorldError."""
     return _finder().to_read(state, say)
 
 
-def world_to_publish_to(state: Path, say: Say) -> World:
+def world_to_publish_to(state: Path, say: Say) -> WorldPlaces:
     """Return as :func:`world_to_read`, but after readers that waited for the same world.
 
     Else ``up --detach && tail … & publish …`` would publish before the reader is subscribed.

@@ -44,7 +44,7 @@ from newsfabric.messages.control import (
 )
 from newsfabric.messages.hops import hops, last_hop
 from newsfabric.messages.reports import MAX_REASONS, ShovelSeen
-from newsfabric.process.figures import Figures, Wanted
+from newsfabric.process.figures import ProcessFigures, Wanted
 from newsfabric.process.reporting import IN_FLIGHT, Reporting, Speaker
 from newsfabric.process.service import Readiness
 from newsfabric.settings import Credentials
@@ -61,7 +61,7 @@ from newsfabric.topology.roles import user_name
 from retail.drain import Drain
 from retail.ends import BoxShovels, CoreEnd, GatewayAdmin
 from retail.feed import Arrivals, Command, Feeds, Move, Restart, feed_name, watched_document
-from retail.load import AWAY, GatewayLoad, GatewayWord, box_state, emptied, report
+from retail.load import AWAY, GatewayLoad, GatewayReport, box_state, emptied, report
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ KEEP_EVERY: Final = 5
 # process, and each feed would get its full time again (retail/feed.py).
 KEEP_WITHIN: Final = 2.0
 # Seconds for the last report to arrive at the core; the link is closed afterwards.
-LAST_WORD_TIMEOUT: Final = 5.0
+LAST_REPORT_TIMEOUT: Final = 5.0
 # Seconds for the last part of a drain: shovels and two queues.
 CLEAN_TIMEOUT: Final = 8.0
 
@@ -134,14 +134,14 @@ class Agent:
         # The gateway's last reply (None: it doesn't reply), and its last load.
         self._load: GatewayLoad | None = None
         self._known = AWAY
-        self._word: GatewayWord | None = None
+        self._gateway_report: GatewayReport | None = None
         self._feeds: Feeds | None = None
         self._looks = 0
         self._failures = RepeatedFailures()
         self._reporting = Reporting(
             # Without a login: the shovel to the core sets the user.
             Speaker(kind="box", name=settings.box, region=settings.region),
-            figures=Figures(FIGURES),
+            figures=ProcessFigures(FIGURES),
             readiness=self.readiness,
             draining=lambda: self._drain.draining,
             more=self._seen,
@@ -150,7 +150,7 @@ class Agent:
         self._ordered = asyncio.Event()
         self._emptied = False
         # Set when the report that all readers are gone has returned from the core.
-        self._last_heard = asyncio.Event()
+        self._last_arrival = asyncio.Event()
 
     def readiness(self) -> Readiness:
         """Return ready while a feed and the way back run, and messages arrive through them."""
@@ -165,7 +165,7 @@ class Agent:
     def canaries(self) -> dict[str, Any]:
         """Return the reply to ``/canaries``: the age of the newest arrival by each shovel."""
         now = _now()
-        feeds = self._feeds.document(now) if self._feeds else []
+        feeds = self._feeds.feeds_document(now) if self._feeds else []
         return {
             "shovels": [*feeds, watched_document(_UPSTREAM, self._back, now)],
             "regions": {name: round(age * 1000) for name, age in self._arrivals.ages(now).items()},
@@ -200,8 +200,8 @@ class Agent:
     async def _serve(self, stop: asyncio.Event) -> None:
         tending = asyncio.create_task(_each_second(self._tend))
         reporting = asyncio.create_task(_each_second(self._report))
-        told = [asyncio.create_task(event.wait()) for event in (stop, self._ordered)]
-        tasks: set[asyncio.Task[Any]] = {tending, reporting, *told}
+        events = [asyncio.create_task(event.wait()) for event in (stop, self._ordered)]
+        tasks: set[asyncio.Task[Any]] = {tending, reporting, *events}
         try:
             # A task that ends before `stop` has met a bug: its error must end the process.
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -209,7 +209,7 @@ class Agent:
                 if task.done():
                     task.result()
             await self._empty()
-            await self._say_last()
+            await self._report_empty()
             tending.cancel()
             await self._clean()
         finally:
@@ -270,13 +270,13 @@ class Agent:
             return
         DRAINS.labels("taken").inc()
         if not self._ordered.is_set():
-            logger.info("told to drain by %.80r", order.by)
+            logger.info("drain ordered by %.80r", order.by)
             self._ordered.set()
 
     def _on_load(self, message: Message) -> None:
         # A broker has validated the sender's user: nobody else can send it as this box.
         if message.properties.user_id != self._settings.credentials.username:
-            logger.debug("somebody else's word")
+            logger.debug("ignored a message of another user")
             return
         try:
             report = decode_load(message)
@@ -286,7 +286,7 @@ class Agent:
         on_the_way = max(0.0, time.time() - report.sent_ms / 1000)
         self._back.arrived(_now() - on_the_way, _now())
         if self._emptied and report.state == "draining" and report.connections == 0:
-            self._last_heard.set()
+            self._last_arrival.set()
 
     async def _tend(self) -> None:
         """Check the shovels once, and act on the result."""
@@ -327,7 +327,7 @@ class Agent:
         except (LinkError, TimeoutError) as exc:
             why = str(exc) or "the broker doesn't answer"
             if self._failures.should_log(why, _now()):
-                logger.warning("queues of this box can't be declared again: %s", why)
+                logger.warning("can't declare this box's queues again: %s", why)
 
     async def _follow(self, running: frozenset[str]) -> None:
         assert self._feeds is not None
@@ -340,7 +340,7 @@ class Agent:
             if name in fresh:
                 await self._cores[n].renew()
         came = {n: at for n, name in names.items() if (at := self._arrivals.through(name))}
-        for command in self._feeds.look(runs, came, _now()):
+        for command in self._feeds.check_feeds(runs, came, _now()):
             with suppress(ManagementError):
                 await self._obey(command)
         await self._follow_back()
@@ -349,7 +349,7 @@ class Agent:
         if _UPSTREAM not in self._running:
             self._back.renewed()
         elif self._back.distrust(_now(), self._rng):
-            logger.warning("upstream: runs and brings nothing, restarting its shovel")
+            logger.warning("upstream: restarting its shovel, which runs and brings nothing")
             with suppress(ManagementError):
                 await self._shovels.restart(self._upstream())
             COMMANDS.labels("restart").inc()
@@ -363,7 +363,7 @@ class Agent:
                 await self._cores[n].open()
                 await self._shovels.keep(self._links())
             case Restart(n):
-                logger.warning("feed %d: runs and brings nothing, restarting its shovel", n)
+                logger.warning("feed %d: restarting its shovel, which runs and brings nothing", n)
                 await self._shovels.restart(self._cores[n].feed)
         COMMANDS.labels(type(command).__name__.lower()).inc()
 
@@ -383,7 +383,8 @@ class Agent:
 
     async def _report(self) -> None:
         """Get the gateway's load and report it to the core."""
-        found, self._word = await asyncio.gather(self._gateway.load(), self._gateway.word())
+        gateway = self._gateway
+        found, self._gateway_report = await asyncio.gather(gateway.load(), gateway.report())
         self._load, self._known = found, found or self._known
         load = emptied(self._known) if self._emptied else found or AWAY
         fed = self.readiness().ready
@@ -405,18 +406,18 @@ class Agent:
 
     async def _seen(self) -> dict[str, Any]:
         """Return the fields of the box's report beside the agent's own figures."""
-        load, word, ready = self._load, self._word, self.readiness()
+        load, from_gateway, ready = self._load, self._gateway_report, self.readiness()
         why = list(ready.waiting_for)
         if load is None:
             why.append("gateway")
-        elif word is not None:
-            why += [f"gateway's {reason}" for reason in word.waiting_for]
+        elif from_gateway is not None:
+            why += [f"gateway's {reason}" for reason in from_gateway.waiting_for]
         state = box_state(load or AWAY, fed=ready.ready, draining=self._drain.draining)
         return {
             "state": state,
             "waiting_for": tuple(why[:MAX_REASONS]),
-            "engine": "" if word is None else word.engine,
-            "figures": {} if word is None else word.figures,
+            "engine": "" if from_gateway is None else from_gateway.engine,
+            "figures": {} if from_gateway is None else from_gateway.figures,
             "shovels": self._seen_shovels(),
         }
 
@@ -446,22 +447,21 @@ class Agent:
                 # At once, and not with the next second: no new reader should be sent here.
                 await self._report()
                 while self._drain.state == "telling":
-                    if self._drain.told(await self._gateway.drain()) == "telling":
+                    if self._drain.note_drain_reply(await self._gateway.drain()) == "telling":
                         await asyncio.sleep(EVERY / 2)
                 while self._drain.state == "emptying":
                     load = await self._gateway.load()
                     if (
-                        self._drain.counted(None if load is None else load.connections)
+                        self._drain.note_connections(None if load is None else load.connections)
                         == "emptying"
                     ):
                         await asyncio.sleep(EVERY / 2)
         except TimeoutError:
-            logger.warning(
-                "drain: time is up, %s readers left", self._load and self._load.connections
-            )
+            left = self._load and self._load.connections
+            logger.warning("drain timed out: %s readers left", left)
             self._drain.on("overdue")
 
-    async def _say_last(self) -> None:
+    async def _report_empty(self) -> None:
         """Report that all readers are gone, if so: a box is ended only after that report.
 
         A gateway that has exited was told to drain, and has closed its readers' connections before.
@@ -470,11 +470,11 @@ class Agent:
             return
         self._emptied = True
         try:
-            async with asyncio.timeout(LAST_WORD_TIMEOUT):
+            async with asyncio.timeout(LAST_REPORT_TIMEOUT):
                 await self._report()
-                await self._last_heard.wait()
+                await self._last_arrival.wait()
         except TimeoutError:
-            logger.warning("the core didn't hear that the box is empty")
+            logger.warning("can't report to the core that the box is empty")
 
     async def _clean(self) -> None:
         """Delete the shovels and queues that this box made on its broker and on the core."""
@@ -485,7 +485,7 @@ class Agent:
                     await core.delete()
             self._drain.on("cleaned")
         except (TimeoutError, ManagementError) as exc:
-            logger.warning("left to expire on the core: %s", mask(str(exc)) or "out of time")
+            logger.warning("queues on the core are left: %s", mask(str(exc)) or "out of time")
             self._drain.on("overdue")
 
 

@@ -66,14 +66,14 @@ class Drain:
         self.state = after
         return after
 
-    def told(self, accepted: bool) -> State:
+    def note_drain_reply(self, accepted: bool) -> State:
         """Note whether the gateway accepted ``POST /drain``; False if it didn't reply."""
         if not accepted:
             return self._missed()
         self._misses = 0
         return self.on("told")
 
-    def counted(self, connections: int | None) -> State:
+    def note_connections(self, connections: int | None) -> State:
         """Note the gateway's number of connections; None: it didn't reply."""
         if connections is None:
             return self._missed()

@@ -20,14 +20,14 @@ from newsfabric.brokers.management import Management
 from newsfabric.http.fetching import fetch
 from newsfabric.settings import Credentials
 from newsfabric.topology import (
-    Part,
+    BrokerObjects,
     ShovelLink,
     box_feed,
     declare_part,
     owned_box_shovel,
     shovel_value,
 )
-from retail.load import GatewayLoad, GatewayWord, parse_load, parse_word
+from retail.load import GatewayLoad, GatewayReport, parse_gateway_report, parse_load
 
 logger = logging.getLogger(__name__)
 
@@ -58,10 +58,10 @@ class GatewayAdmin:
             logger.debug("gateway: %s", exc)
             return None
 
-    async def word(self) -> GatewayWord | None:
+    async def report(self) -> GatewayReport | None:
         """Send ``GET /report``; return None if the gateway is away, or too old for it."""
         try:
-            return parse_word(orjson.loads(await self._send("GET", "/report")))
+            return parse_gateway_report(orjson.loads(await self._send("GET", "/report")))
         except (HTTPClientError, OSError, ValueError) as exc:
             logger.debug("gateway: %s", exc)
             return None
@@ -128,11 +128,11 @@ class CoreEnd:
                 async with asyncio.timeout(DELETE_TIMEOUT):
                     await self._link.on_connect(self._delete)
             except TimeoutError:
-                logger.warning("%s: left on the core, to expire", self.feed.queue.name)
+                logger.warning("%s: left on the core until it expires", self.feed.queue.name)
         await self.close()
 
     async def _declare(self, declare: Declare) -> None:
-        await declare_part(declare, Part(queues=(self.feed.queue,)))
+        await declare_part(declare, BrokerObjects(queues=(self.feed.queue,)))
 
     async def _delete(self, declare: Declare) -> None:
         await declare.delete_queue(self.feed.queue.name)

@@ -103,7 +103,7 @@ class Feeds:
         """The core node of each feed."""
         return {n: feed.url for n, feed in self._feeds.items()}
 
-    def look(
+    def check_feeds(
         self, running: frozenset[int], arrived: Mapping[int, float], now: float
     ) -> list[Command]:
         """Check the feeds, once a second; return the commands to carry out.
@@ -125,7 +125,7 @@ class Feeds:
                 feed.watched.arrived(arrived[n], now)
         return [*self._moves(now), *self._restarts(now)]
 
-    def document(self, now: float) -> list[dict[str, Any]]:
+    def feeds_document(self, now: float) -> list[dict[str, Any]]:
         """Return the feeds' part of ``/canaries``."""
         return [
             watched_document(feed_name(n), feed.watched, now) for n, feed in self._feeds.items()

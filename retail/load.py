@@ -45,7 +45,7 @@ def parse_load(document: Any) -> GatewayLoad:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayWord:
+class GatewayReport:
     """The gateway's reply to ``GET /report``, for operators."""
 
     engine: str
@@ -54,11 +54,11 @@ class GatewayWord:
     figures: Mapping[str, float]
 
 
-def parse_word(document: Any) -> GatewayWord:
+def parse_gateway_report(document: Any) -> GatewayReport:
     """Return the gateway's report in a parsed reply; ValueError names the bad field."""
     with _of_the_gateway():
         fields = mapping(document, "report")
-        return GatewayWord(
+        return GatewayReport(
             engine=text(fields, "engine"),
             version=text(fields, "version"),
             waiting_for=texts(fields, "waiting_for", MAX_REASONS, MAX_TEXT),

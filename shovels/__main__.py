@@ -22,7 +22,7 @@ from newsfabric.settings import (
     shovel_credentials_from,
 )
 from newsfabric.topics import TopicTable, load_topics
-from shovels.apply import Brokers
+from shovels.apply import ManagementClients
 from shovels.keeper import Keeper
 
 
@@ -93,7 +93,7 @@ async def run(
     tls: ServerFiles | None = None,
 ) -> None:
     """Serve pages on ``address``, and keep the shovels until ``stop`` is set."""
-    async with Brokers(fabric, credentials, shovels=shovels) as brokers:
+    async with ManagementClients(fabric, credentials, shovels=shovels) as brokers:
         keeper = Keeper(brokers, region, topics, name=name)
         routes = [
             (r"/canaries", service.DocumentHandler, {"document": keeper.canaries}),

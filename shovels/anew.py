@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from newsfabric.topology import Broker
-from shovels.apply import Done
+from shovels.apply import TriedAction
 from shovels.plan import Action
 
 #: Longer than the upgrade of a host, and than the restart of a broker.
@@ -40,7 +40,7 @@ class MadeAnew:
         keys = [key for each in actions if (key := _queue_of(each)) is not None]
         return [key for key in keys if self._again_at.get(key, now) > now]
 
-    def did(self, done: Iterable[Done], now: float) -> None:
+    def did(self, done: Iterable[TriedAction], now: float) -> None:
         """Remember the actions done. A failed one may be tried again: it undid nobody's work."""
         for each in done:
             if not each.error and (key := _queue_of(each.action)) is not None:

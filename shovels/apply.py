@@ -29,15 +29,15 @@ from newsfabric.topology import (
     runs_shovels,
     shovel_value,
 )
-from shovels.places import Plan, Seen, plan_now
+from shovels.places import BrokersView, RegionPlan, plan_now
 from shovels.plan import Action, Actual, diff, must_wait
 
 # The knowledge of brokers for a single reading: none, because no earlier one was made.
-NOTHING_SEEN: Final = Seen()
+NOTHING_SEEN: Final = BrokersView()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Done:
+class TriedAction:
     """An action that was tried; ``error`` is empty if it succeeded. Contains no login."""
 
     action: Action
@@ -45,11 +45,11 @@ class Done:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class RegionState:
     """A region's plan and the actions that it needs, given the state of its brokers."""
 
     actions: tuple[Action, ...]
-    plan: Plan
+    plan: RegionPlan
     actual: Mapping[Broker, Actual]
     #: Why the state of the other brokers is unknown; ``unread`` are those of them that run.
     unreachable: Mapping[Broker, str]
@@ -64,7 +64,7 @@ class Status:
     shovels: tuple[ShovelState, ...]
 
 
-class Brokers:
+class ManagementClients:
     """The management APIs of a fabric's brokers. Use as an async context manager."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Brokers:
             for broker, node in brokers_of(fabric).items()
         }
 
-    async def __aenter__(self) -> Brokers:
+    async def __aenter__(self) -> ManagementClients:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -99,14 +99,14 @@ class Brokers:
         for api in self.apis.values():
             api.close()
 
-    def that_run_shovels(self, region: str) -> list[Broker]:
+    def shovel_hosts(self, region: str) -> list[Broker]:
         """Return the brokers on which shovels of ``region`` may run."""
         return [broker for broker in self.apis if runs_shovels(region, broker.cluster)]
 
 
-async def look(
-    brokers: Brokers, region: str, topics: TopicTable, seen: Seen = NOTHING_SEEN
-) -> Look:
+async def read_state(
+    brokers: ManagementClients, region: str, topics: TopicTable, seen: BrokersView = NOTHING_SEEN
+) -> RegionState:
     """Read the brokers and compare them with the plan of ``region``. Changes nothing.
 
     Brokers that were ``seen`` away aren't asked; a broker that doesn't reply counts as away. If it
@@ -121,7 +121,7 @@ async def look(
     unread = seen.runs & silent.keys()
     known = dataclasses.replace(seen, away=frozenset(unreachable), unread=unread)
     plan = plan_now(brokers.fabric, region, topics, actual, known, brokers.shovels)
-    return Look(
+    return RegionState(
         actions=diff(region, plan.parts, actual, brokers.shovels),
         plan=plan,
         actual=actual,
@@ -130,13 +130,13 @@ async def look(
     )
 
 
-async def carry_out(brokers: Brokers, found: Look) -> list[Done]:
+async def carry_out(brokers: ManagementClients, found: RegionState) -> list[TriedAction]:
     """Try every action of ``found`` that depends on no failed one, step by step.
 
     Requests to one broker are sent one after the other. A broker that doesn't reply gets no more of
     them until the next round.
     """
-    done: list[Done] = []
+    done: list[TriedAction] = []
     silent: set[Broker] = set()
     for _, step in itertools.groupby(found.actions, lambda action: action.step):
         failed = [each.action for each in done if each.error]
@@ -151,7 +151,7 @@ async def carry_out(brokers: Brokers, found: Look) -> list[Done]:
     return done
 
 
-async def restart(brokers: Brokers, broker: Broker, name: str) -> None:
+async def restart(brokers: ManagementClients, broker: Broker, name: str) -> None:
     """Recreate the shovel ``name`` on ``broker``. ManagementError if that fails."""
     api = brokers.apis[broker]
     value = (await api.shovels()).get(name)
@@ -160,26 +160,28 @@ async def restart(brokers: Brokers, broker: Broker, name: str) -> None:
         await api.put_shovel(name, value)
 
 
-async def states(brokers: Brokers, asked: Iterable[Broker]) -> dict[Broker, Status | str]:
+async def states(brokers: ManagementClients, asked: Iterable[Broker]) -> dict[Broker, Status | str]:
     """Return the shovels of each broker with their reported states; a text if it is away."""
     wanted = list(asked)
     read = await asyncio.gather(*(_states(brokers, broker) for broker in wanted))
     return dict(zip(wanted, read, strict=True))
 
 
-async def _try(brokers: Brokers, actions: Iterable[Action], silent: set[Broker]) -> list[Done]:
+async def _try(
+    brokers: ManagementClients, actions: Iterable[Action], silent: set[Broker]
+) -> list[TriedAction]:
     """Try ``actions``, all of one broker; add it to ``silent`` if it doesn't reply."""
-    done: list[Done] = []
+    done: list[TriedAction] = []
     for action in actions:
         try:
             await _perform(brokers.apis[action.broker], action, brokers.shovels)
         except ManagementError as exc:
-            done.append(Done(action, mask(str(exc))))
+            done.append(TriedAction(action, mask(str(exc))))
             if not exc.status:
                 silent.add(action.broker)
                 break
         else:
-            done.append(Done(action))
+            done.append(TriedAction(action))
     return done
 
 
@@ -204,7 +206,7 @@ async def _perform(api: Management, action: Action, credentials: Credentials) ->
             await api.put_shovel(link.name, shovel_value(link, credentials))
 
 
-async def _read(brokers: Brokers, region: str, broker: Broker) -> Actual | str:
+async def _read(brokers: ManagementClients, region: str, broker: Broker) -> Actual | str:
     # Elsewhere shovels belong to others, and may not be read: their values contain passwords.
     ours = runs_shovels(region, broker.cluster)
     api = brokers.apis[broker]
@@ -226,11 +228,11 @@ async def _read(brokers: Brokers, region: str, broker: Broker) -> Actual | str:
         # The component that runs its shovels may be dead while the broker is well: then none runs.
         try:
             async with asyncio.timeout_at(until):
-                said = await api.shovel_states()
+                reported = await api.shovel_states()
         except (ManagementError, TimeoutError) as exc:
-            found = dataclasses.replace(found, unsaid=mask(str(exc)) or "no answer in time")
+            found = dataclasses.replace(found, states_error=mask(str(exc)) or "no answer in time")
         else:
-            states = {name: shovel.state for name, shovel in said.items()}
+            states = {name: shovel.state for name, shovel in reported.items()}
             found = dataclasses.replace(found, states=states)
     return found
 
@@ -242,7 +244,7 @@ async def _queues(api: Management, broker: Broker) -> dict[str, QueueState]:
     return await api.queues_beginning(SHOVEL_QUEUES)
 
 
-async def _states(brokers: Brokers, broker: Broker) -> Status | str:
+async def _states(brokers: ManagementClients, broker: Broker) -> Status | str:
     try:
         found = await brokers.apis[broker].shovel_states()
     except ManagementError as exc:

@@ -1,8 +1,8 @@
 """Sends canaries and receives them: one link to each broker that a region's shovels touch.
 
-Arrivals are passed to a :class:`~shovels.watch.Watch`; no decision is made here. Every keeper has
-its own queues, exclusive and with a unique name. So any number of keepers may run, and no queue is
-left of one that dies.
+Arrivals are passed to a :class:`~shovels.watch.CanaryWatch`; no decision is made here. Every keeper
+has its own queues, exclusive and with a unique name. So any number of keepers may run, and no queue
+is left of one that dies.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from newsfabric.topology import (
     PUBLISH,
     RECEIPTS,
     Broker,
+    BrokerObjects,
     Cluster,
-    Part,
     Role,
     brokers_of,
     declare_part,
     keeper_queues,
 )
-from shovels.watch import Watch
+from shovels.watch import CanaryWatch
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,9 @@ _ARRIVALS: Final[Mapping[Role, tuple[str, ...]]] = {
 class Canaries:
     """The canaries of ``region``; call :meth:`open`, :meth:`run`, :meth:`close`."""
 
-    def __init__(self, fabric: Fabric, region: str, watch: Watch, credentials: Credentials) -> None:
+    def __init__(
+        self, fabric: Fabric, region: str, watch: CanaryWatch, credentials: Credentials
+    ) -> None:
         self._fabric = fabric
         self._region = region
         self._watch = watch
@@ -88,7 +90,7 @@ class Canaries:
             self._links[broker] = link
             self._publishers[broker] = await link.publisher(in_flight=10)
         for broker in self._watch.hosts:
-            await self._hear(broker)
+            await self._receive(broker)
 
     @property
     def core(self) -> dict[str, Link]:
@@ -130,7 +132,7 @@ class Canaries:
             SENT.labels("taken").inc()
             self._watch.sent(broker, exchange, at)
 
-    async def _hear(self, broker: Broker) -> None:
+    async def _receive(self, broker: Broker) -> None:
         link, queue = self._links[broker], self._queue
         declare = functools.partial(
             _declare, role=broker.cluster.role, queue=queue, key=canary_key(self._region)
@@ -166,7 +168,7 @@ class Canaries:
 
 async def _declare(declare: Declare, *, role: Role, queue: str, key: str) -> None:
     exchanges = CORE_EXCHANGES if role == "core" else CLIENT.exchanges
-    await declare_part(declare, Part(exchanges=exchanges))
+    await declare_part(declare, BrokerObjects(exchanges=exchanges))
     await declare.queue(queue, durable=False, exclusive=True, arguments=_ARGUMENTS)
     for exchange in _ARRIVALS[role]:
         await declare.bind(queue, exchange, key)

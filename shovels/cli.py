@@ -26,10 +26,18 @@ from newsfabric.settings import (
     shovel_credentials_from,
 )
 from newsfabric.topics import TopicTable, load_topics
-from newsfabric.topology import Broker, Link, region_links
+from newsfabric.topology import Broker, KeptShovel, region_links
 from newsfabric.topology.roles import user_name
 from shovels import show
-from shovels.apply import Brokers, Done, Look, Status, carry_out, look, states
+from shovels.apply import (
+    ManagementClients,
+    RegionState,
+    Status,
+    TriedAction,
+    carry_out,
+    read_state,
+    states,
+)
 
 # A move takes two rounds (shovels.places); a third isn't expected.
 MAX_ROUNDS: Final = 3
@@ -111,18 +119,18 @@ def plan(
     Exits 1 when a broker is away, since nothing is known of it.
     """
     job = _job(state, fabric, topics, names)
-    looks = asyncio.run(_look_all(job))
-    actions = [action for each in looks for action in each.actions]
+    region_states = asyncio.run(_read_all(job))
+    actions = [action for each in region_states for action in each.actions]
     if as_json:
-        _print_json(show.looks_as_json(looks))
+        _print_json(show.states_as_json(region_states))
     else:
         console = terminal(markup=True)
         show.show_actions(console, actions)
-        show.show_unreachable(console, _unreachable(looks))
+        show.show_unreachable(console, _unreachable(region_states))
         console.print(show.summary(actions))
-    if _unreachable(looks):
+    if _unreachable(region_states):
         sys.exit(1)
-    elsewhere = _elsewhere(job, looks) if preferred else []
+    elsewhere = _elsewhere(job, region_states) if preferred else []
     for link in elsewhere:
         echo(f"{link.id} isn't at its preferred place", err=True)
     if (actions and detailed_exitcode) or elsewhere:
@@ -140,21 +148,21 @@ def apply(
     names: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Make the brokers what the plan says. Applying again changes nothing.
+    """Bring the brokers into the state of the plan. Applying again changes nothing.
 
     Exits 1 when a broker is away or a change failed; everything else is done all the same.
     """
     job = _job(state, fabric, topics, names)
     console = terminal(quiet=as_json, markup=True)
-    looks, done = asyncio.run(_apply_all(job, console))
+    region_states, done = asyncio.run(_apply_all(job, console))
     failed = [each for each in done if each.error]
     if as_json:
-        _print_json(show.done_as_json(looks, done))
+        _print_json(show.done_as_json(region_states, done))
     else:
-        show.show_unreachable(console, _unreachable(looks))
+        show.show_unreachable(console, _unreachable(region_states))
         show.show_failed(console, failed)
         console.print(show.done_summary(done))
-    if failed or _unreachable(looks):
+    if failed or _unreachable(region_states):
         sys.exit(1)
 
 
@@ -169,10 +177,10 @@ def status(
     names: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Show what every shovel says of itself.
+    """Show the state that each shovel reports.
 
     Exits 1 when a broker is away or a shovel doesn't run. A shovel that runs may still move
-    nothing: `newsfabric status` and the keeper's /canaries tell how old its last canary is.
+    nothing: `newsfabric status` and the keeper's /canaries show the age of its last canary.
     """
     found = asyncio.run(_states(_job(state, fabric, topics, names)))
     statuses = [each for each in found.values() if isinstance(each, Status)]
@@ -205,9 +213,9 @@ class _Job:
     def regions(self) -> Sequence[str]:
         return list(self.fabrics)
 
-    def brokers(self, region: str) -> Brokers:
+    def brokers(self, region: str) -> ManagementClients:
         shovels = self._logins.get(region) or shovel_credentials_from(os.environ)
-        return Brokers(
+        return ManagementClients(
             self.fabrics[region], credentials_from(os.environ), shovels=shovels, timeout=TIMEOUT
         )
 
@@ -249,27 +257,27 @@ def _logins(state: Path, regions: Sequence[str]) -> dict[str, Credentials]:
     }
 
 
-async def _look_all(job: _Job) -> list[Look]:
-    looks = []
+async def _read_all(job: _Job) -> list[RegionState]:
+    region_states = []
     for region in job.regions:
         async with job.brokers(region) as brokers:
-            looks.append(await look(brokers, region, job.topics))
-    return looks
+            region_states.append(await read_state(brokers, region, job.topics))
+    return region_states
 
 
-async def _apply_all(job: _Job, console: Console) -> tuple[list[Look], list[Done]]:
-    looks: list[Look] = []
-    done: list[Done] = []
+async def _apply_all(job: _Job, console: Console) -> tuple[list[RegionState], list[TriedAction]]:
+    region_states: list[RegionState] = []
+    done: list[TriedAction] = []
     for region in job.regions:
         async with job.brokers(region) as brokers:
             for _ in range(MAX_ROUNDS):
-                found = await look(brokers, region, job.topics)
-                looks.append(found)
+                found = await read_state(brokers, region, job.topics)
+                region_states.append(found)
                 show.show_actions(console, found.actions)
                 done += await carry_out(brokers, found)
                 if not found.plan.moving:
                     break
-    return looks, done
+    return region_states, done
 
 
 async def _states(job: _Job) -> dict[Broker, Status | str]:
@@ -281,18 +289,18 @@ async def _states(job: _Job) -> dict[Broker, Status | str]:
     return found
 
 
-def _elsewhere(job: _Job, looks: Sequence[Look]) -> list[Link]:
+def _elsewhere(job: _Job, region_states: Sequence[RegionState]) -> list[KeptShovel]:
     """Return the links that aren't only at their preferred place."""
     return [
         link
-        for region, found in zip(job.regions, looks, strict=True)
+        for region, found in zip(job.regions, region_states, strict=True)
         for link in region_links(job.fabrics[region], region, job.topics)
         if list(found.plan.present[link.id]) != [link.preferred]
     ]
 
 
-def _unreachable(looks: Sequence[Look]) -> dict[Broker, str]:
-    return {broker: why for each in looks for broker, why in each.unreachable.items()}
+def _unreachable(region_states: Sequence[RegionState]) -> dict[Broker, str]:
+    return {broker: why for each in region_states for broker, why in each.unreachable.items()}
 
 
 def _print_json(value: Any) -> None:

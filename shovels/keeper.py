@@ -27,18 +27,25 @@ from newsfabric.backoff import Backoff
 from newsfabric.errors import ManagementError
 from newsfabric.line_limits import RepeatedFailures
 from newsfabric.messages.reports import MAX_SHOVELS, ShovelSeen
-from newsfabric.process.figures import Figures, Wanted
+from newsfabric.process.figures import ProcessFigures, Wanted
 from newsfabric.process.reporting import Reporting, Speaker
 from newsfabric.process.service import Readiness
 from newsfabric.tls import CERTIFICATES_END
 from newsfabric.topics import TopicTable
-from newsfabric.topology import Broker, Link, Place, brokers_of, mask, region_links
+from newsfabric.topology import Broker, KeptShovel, ShovelPlace, brokers_of, mask, region_links
 from shovels.anew import MadeAnew
-from shovels.apply import Brokers, Done, Look, carry_out, look, restart
+from shovels.apply import (
+    ManagementClients,
+    RegionState,
+    TriedAction,
+    carry_out,
+    read_state,
+    restart,
+)
 from shovels.boxes import Boxes
 from shovels.canaries import ARRIVED, SENT, Canaries
 from shovels.nodes import Nodes
-from shovels.watch import Watch
+from shovels.watch import CanaryWatch
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +93,7 @@ FIGURES: Final = (
 )
 
 
-class Pace:
+class RoundTimer:
     """The times of the rounds: each :data:`INTERVAL` once settled, else with back-off up to it."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -108,7 +115,7 @@ class Keeper:
 
     def __init__(
         self,
-        brokers: Brokers,
+        brokers: ManagementClients,
         region: str,
         topics: TopicTable,
         rng: random.Random | None = None,
@@ -120,9 +127,9 @@ class Keeper:
         self._region = region
         self._topics = topics
         rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
-        self._pace = Pace(rng)
+        self._pace = RoundTimer(rng)
         self._links = region_links(brokers.fabric, region, topics)
-        self.watch = Watch(self._links, rng)
+        self.watch = CanaryWatch(self._links, rng)
         self._failures = RepeatedFailures()
         self._made_anew = MadeAnew()
         self._as_planned = False
@@ -132,7 +139,7 @@ class Keeper:
         self._unfit: Counter[Broker] = Counter()
         self._nodes = Nodes(brokers_of(brokers.fabric), region, brokers.credentials)
         # Shovels' reported states in the last round, of the brokers that replied.
-        self._said: Mapping[Broker, Mapping[str, str]] = {}
+        self._states: Mapping[Broker, Mapping[str, str]] = {}
         self._reporting = Reporting(
             Speaker(
                 kind="keeper",
@@ -140,7 +147,7 @@ class Keeper:
                 region=region,
                 login=brokers.credentials.username,
             ),
-            figures=Figures(FIGURES),
+            figures=ProcessFigures(FIGURES),
             readiness=self.readiness,
             draining=lambda: self._draining,
             more=self._seen,
@@ -163,7 +170,7 @@ class Keeper:
 
     def canaries(self) -> dict[str, Any]:
         """Return the reply to ``/canaries``: the age of the newest canary of each shovel."""
-        return self.watch.document(asyncio.get_running_loop().time())
+        return self.watch.links_document(asyncio.get_running_loop().time())
 
     async def run(self, stop: asyncio.Event) -> None:
         """Keep the shovels until ``stop`` is set."""
@@ -190,7 +197,7 @@ class Keeper:
     async def _keep(self, stop: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
         # Otherwise the first round would wait for a broker that hangs.
-        await self._nodes.look()
+        await self._nodes.ask_nodes()
         while not stop.is_set():
             settled = await self.round()
             now = loop.time()
@@ -211,7 +218,7 @@ class Keeper:
             known=self.watch.known(),
             left=self.watch.left(now),
         )
-        found = await look(self._brokers, self._region, self._topics, seen)
+        found = await read_state(self._brokers, self._region, self._topics, seen)
         plan = found.plan
         waiting = self._made_anew.waiting(found.actions, now)
         WAITING.set(len(waiting))
@@ -231,15 +238,15 @@ class Keeper:
             UNFIT.labels(str(broker.cluster), broker.name).set(shovels)
         settled = "waiting" if waiting else "settled"
         ROUNDS.labels(settled if self._as_planned else "unsettled").inc()
-        self._tell(found, done, waiting)
+        self._log_round(found, done, waiting)
         return self._as_planned and self._all_run
 
-    async def _watch(self, found: Look) -> None:
-        hosts = self._brokers.that_run_shovels(self._region)
-        self._said = {b: found.actual[b].states for b in hosts if b in found.actual}
+    async def _watch(self, found: RegionState) -> None:
+        hosts = self._brokers.shovel_hosts(self._region)
+        self._states = {b: found.actual[b].states for b in hosts if b in found.actual}
         runs = [
             any(
-                self._said.get(place.host, {}).get(link.name) == "running"
+                self._states.get(place.host, {}).get(link.name) == "running"
                 for place in link.places()
             )
             for link in self._links
@@ -253,18 +260,18 @@ class Keeper:
         await self._distrust(found.unreachable.keys() - found.unread)
 
     async def _distrust(self, away: Collection[Broker]) -> None:
-        due: dict[Broker, list[Link]] = {}
+        due: dict[Broker, list[KeptShovel]] = {}
         now = asyncio.get_running_loop().time()
-        for link in self.watch.due(self._said, away, now, full=self._nodes.full):
+        for link in self.watch.due(self._states, away, now, full=self._nodes.full):
             due.setdefault(self.watch.place(link).host, []).append(link)
-        await asyncio.gather(*(self._make_anew(host, links) for host, links in due.items()))
+        await asyncio.gather(*(self._recreate(host, links) for host, links in due.items()))
 
-    async def _make_anew(self, host: Broker, links: Iterable[Link]) -> None:
+    async def _recreate(self, host: Broker, links: Iterable[KeptShovel]) -> None:
         """Recreate ``links`` on ``host``, one by one; stop if the broker doesn't reply."""
         for link in links:
-            said = self._said[host].get(link.name, "missing")
-            why = "runs and brings nothing" if said == "running" else f"is {said}"
-            logger.warning("%s on %s %s: making it anew", link.id, host, why)
+            state = self._states[host].get(link.name, "missing")
+            why = "runs and brings nothing" if state == "running" else f"is {state}"
+            logger.warning("%s on %s %s: recreating it", link.id, host, why)
             try:
                 await restart(self._brokers, host, link.name)
             except ManagementError as exc:
@@ -276,9 +283,9 @@ class Keeper:
 
     async def _seen(self) -> dict[str, Any]:
         """Return the operators' report beside the figures."""
-        ages = self.watch.document(asyncio.get_running_loop().time())["shovels"]
+        ages = self.watch.links_document(asyncio.get_running_loop().time())["shovels"]
         places = [self.watch.place(link) for link in self._links]
-        shovels = seen_shovels(self._links, places, ages, self._said)
+        shovels = seen_shovels(self._links, places, ages, self._states)
         unfit = {(str(b.cluster), b.name): count for b, count in self._unfit.items()}
         nodes = [
             dataclasses.replace(node, unfit=unfit.get((node.cluster, node.node), 0))
@@ -298,10 +305,10 @@ class Keeper:
             # An increase is computed without a series' first value, so the series begins with 0.
             RESTARTS.labels(name)
 
-    def _tell(
+    def _log_round(
         self,
-        found: Look,
-        done: Sequence[Done],
+        found: RegionState,
+        done: Sequence[TriedAction],
         waiting: Iterable[tuple[Broker, str]],
     ) -> None:
         now = asyncio.get_running_loop().time()
@@ -313,14 +320,14 @@ class Keeper:
                 what = f"{action.verb} {action.kind} {action.name}"
                 logger.info("%s: %s", action.broker, what)
         wrong = [
-            f"{broker} {'runs and tells nothing' if broker in found.unread else 'is away'}: {why}"
+            f"{broker} {'runs and reports nothing' if broker in found.unread else 'is away'}: {why}"
             for broker, why in found.unreachable.items()
         ]
         wrong += [f"{d.action.kind} {d.action.name}: {d.error}" for d in done if d.error]
         wrong += [
-            f"{broker} doesn't say how its shovels are: {there.unsaid}"
+            f"{broker} reports no states of its shovels: {there.states_error}"
             for broker, there in found.actual.items()
-            if there.unsaid
+            if there.states_error
         ]
         wrong += [
             f"queue {name} on {broker} has other bounds than planned since it was made anew, by a "
@@ -334,19 +341,19 @@ class Keeper:
 
 
 def seen_shovels(
-    links: Sequence[Link],
-    places: Sequence[Place],
+    links: Sequence[KeptShovel],
+    places: Sequence[ShovelPlace],
     ages: Sequence[Mapping[str, Any]],
-    said: Mapping[Broker, Mapping[str, str]],
+    states: Mapping[Broker, Mapping[str, str]],
 ) -> tuple[ShovelSeen, ...]:
     """Return the shovels for the operators' report. Pure.
 
-    ``places`` and ``ages`` (of ``/canaries``) are in the order of ``links``. ``said`` lacks the
+    ``places`` and ``ages`` (of ``/canaries``) are in the order of ``links``. ``states`` lacks the
     brokers that don't reply.
     """
     found = []
     for link, place, age in zip(links[:MAX_SHOVELS], places, ages, strict=False):
-        states_there = said.get(place.host)
+        states_there = states.get(place.host)
         found.append(
             ShovelSeen(
                 name=link.name,

@@ -41,7 +41,7 @@ QUEUES: Final = metrics.gauge(
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
+class NodeReply:
     """The result of one request: an ``alarm`` ("" for none), or None for no reply.
 
     ``refused``: no process listens there.
@@ -57,7 +57,7 @@ class Misses:
     def __init__(self) -> None:
         self._counts: dict[Broker, int] = {}
 
-    def runs(self, broker: Broker, answer: Answer) -> bool:
+    def runs(self, broker: Broker, answer: NodeReply) -> bool:
         """Return whether ``broker`` counts as running after this ``answer``."""
         if answer.alarm is not None:
             self._counts[broker] = 0
@@ -129,7 +129,7 @@ class Nodes:
         """Check each second, until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(_each(EVERY, self.look))
+                tasks.create_task(_each(EVERY, self.ask_nodes))
                 tasks.create_task(_each(_COUNT_EVERY, self.count))
         finally:
             for api in self._apis.values():
@@ -141,12 +141,12 @@ class Nodes:
         totals = await asyncio.gather(*(_queues(self._apis[broker]) for broker in own))
         show_queues(dict(zip(own, totals, strict=True)))
 
-    async def look(self) -> None:
+    async def ask_nodes(self) -> None:
         """Ask every broker once, concurrently, for 0.8 s at most."""
         answers = await asyncio.gather(*map(_ask, self._apis.values()))
         found = dict(zip(self._apis, answers, strict=True))
-        running = {broker: self._misses.runs(broker, said) for broker, said in found.items()}
-        alarms = {broker: said.alarm for broker, said in found.items() if said.alarm}
+        running = {broker: self._misses.runs(broker, reply) for broker, reply in found.items()}
+        alarms = {broker: reply.alarm for broker, reply in found.items() if reply.alarm}
         if (running, alarms) != (self.running, self._alarms):
             self.changed.set()
         self.running, self._alarms = running, alarms
@@ -154,11 +154,11 @@ class Nodes:
         show_alarms(self.seen)
 
 
-async def _ask(api: Management) -> Answer:
+async def _ask(api: Management) -> NodeReply:
     try:
-        return Answer(await api.alarm())
+        return NodeReply(await api.alarm())
     except ManagementError as exc:
-        return Answer(None, refused=isinstance(exc.__cause__, ConnectionRefusedError))
+        return NodeReply(None, refused=isinstance(exc.__cause__, ConnectionRefusedError))
 
 
 async def _queues(api: Management) -> int | None:

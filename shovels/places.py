@@ -47,9 +47,9 @@ from newsfabric.settings import Credentials, Fabric
 from newsfabric.topics import TopicTable
 from newsfabric.topology import (
     Broker,
-    Link,
-    Part,
-    Place,
+    BrokerObjects,
+    KeptShovel,
+    ShovelPlace,
     region_links,
     shovel_plan,
     shovel_value,
@@ -62,7 +62,7 @@ STEADY_AFTER: Final = 10.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Seen:
+class BrokersView:
     """A keeper's view of the brokers: ``away``, or running, and ``steady`` after running for long.
 
     ``runs`` has the steady ones, the ``young`` ones, which were seen to return, and the others that
@@ -94,7 +94,7 @@ class Uptimes:
         self._since: dict[Broker, float] = {}
         self._was_away: set[Broker] = set()
 
-    def observe(self, running: Mapping[Broker, bool], now: float) -> Seen:
+    def observe(self, running: Mapping[Broker, bool], now: float) -> BrokersView:
         """Note one check of the brokers, at ``now`` in seconds, monotonic; return the view."""
         for broker, runs in running.items():
             if runs:
@@ -103,7 +103,7 @@ class Uptimes:
                 self._since.pop(broker, None)
                 self._was_away.add(broker)
         steady = {b for b, since in self._since.items() if now - since >= STEADY_AFTER}
-        return Seen(
+        return BrokersView(
             away=frozenset(broker for broker, runs in running.items() if not runs),
             runs=frozenset(self._since),
             steady=frozenset(steady),
@@ -111,7 +111,9 @@ class Uptimes:
         )
 
 
-def choose_place(link: Link, present: Collection[Place], seen: Seen) -> Place:
+def choose_place(
+    link: KeptShovel, present: Collection[ShovelPlace], seen: BrokersView
+) -> ShovelPlace:
     """Return the place for ``link``, given the places where it is (``present``).
 
     The groups below are tried in their order; the place is the first one, in the link's order, of
@@ -144,17 +146,17 @@ def choose_place(link: Link, present: Collection[Place], seen: Seen) -> Place:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Plan:
+class RegionPlan:
     """The present plan of a region: the objects on its brokers, and the place of each link.
 
     ``moving``: the links that are at another place, too, and so need another round soon.
     ``present``: link id → the places where it is.
     """
 
-    parts: Mapping[Broker, Part]
-    places: Mapping[str, Place]
+    parts: Mapping[Broker, BrokerObjects]
+    places: Mapping[str, ShovelPlace]
     moving: tuple[str, ...]
-    present: Mapping[str, Sequence[Place]]
+    present: Mapping[str, Sequence[ShovelPlace]]
 
 
 def plan_now(
@@ -162,16 +164,16 @@ def plan_now(
     region: str,
     topics: TopicTable,
     actual: Mapping[Broker, Actual],
-    seen: Seen,
+    seen: BrokersView,
     credentials: Credentials,
-) -> Plan:
+) -> RegionPlan:
     """Return the plan of ``region`` for this round, given the present objects.
 
     ``credentials`` are the shovels'.
     """
-    chosen: dict[str, Place] = {}
-    at: dict[str, Sequence[Place]] = {}
-    during: dict[str, tuple[Place, ...]] = {}
+    chosen: dict[str, ShovelPlace] = {}
+    at: dict[str, Sequence[ShovelPlace]] = {}
+    during: dict[str, tuple[ShovelPlace, ...]] = {}
     moving: list[str] = []
     for link in region_links(fabric, region, topics):
         present = at[link.id] = _present(link, actual, credentials)
@@ -186,10 +188,12 @@ def plan_now(
         if others:
             moving.append(link.id)
     parts = shovel_plan(fabric, region, topics, places=during)
-    return Plan(parts, chosen, tuple(sorted(moving)), at)
+    return RegionPlan(parts, chosen, tuple(sorted(moving)), at)
 
 
-def _moved_by_another(link: Link, present: Sequence[Place], seen: Seen) -> Broker | None:
+def _moved_by_another(
+    link: KeptShovel, present: Sequence[ShovelPlace], seen: BrokersView
+) -> Broker | None:
     """Return the source of ``link`` if this keeper neither chose it nor saw it before."""
     known = seen.known.get(link.id, frozenset())
     sources = [place.source for place in present if place.source not in known]
@@ -197,11 +201,11 @@ def _moved_by_another(link: Link, present: Sequence[Place], seen: Seen) -> Broke
 
 
 def _as_the_link_sees(
-    link: Link,
-    present: Sequence[Place],
+    link: KeptShovel,
+    present: Sequence[ShovelPlace],
     actual: Mapping[Broker, Actual],
-    seen: Seen,
-) -> Seen:
+    seen: BrokersView,
+) -> BrokersView:
     """Return ``seen``, changed by the rules that keep keepers from undoing each other's work."""
     unfit, back = seen.unfit.get(link.id, frozenset()), seen.back.get(link.id, frozenset())
     reached = frozenset(place.source for place in present if _runs(link, place, actual))
@@ -221,12 +225,12 @@ def _as_the_link_sees(
 
 
 def _needed(
-    link: Link,
-    others: Sequence[Place],
-    present: Sequence[Place],
+    link: KeptShovel,
+    others: Sequence[ShovelPlace],
+    present: Sequence[ShovelPlace],
     actual: Mapping[Broker, Actual],
-    seen: Seen,
-) -> list[Place]:
+    seen: BrokersView,
+) -> list[ShovelPlace]:
     """Return those of ``others`` that stay: up to the first of ``present`` proven to work.
 
     So of two keepers neither removes a shovel on which the other relies, whatever each has seen.
@@ -239,7 +243,9 @@ def _needed(
     return list(others)
 
 
-def _waiting(link: Link, place: Place, actual: Mapping[Broker, Actual]) -> list[Place]:
+def _waiting(
+    link: KeptShovel, place: ShovelPlace, actual: Mapping[Broker, Actual]
+) -> list[ShovelPlace]:
     """Return places whose source still has the queue, and which the shovel may take from.
 
     These are the places before ``place``: the link will move back there. Another keeper may be
@@ -255,7 +261,9 @@ def _waiting(link: Link, place: Place, actual: Mapping[Broker, Actual]) -> list[
     return [each for each, queues in held.items() if link.queue.name in queues]
 
 
-def _present(link: Link, actual: Mapping[Broker, Actual], credentials: Credentials) -> list[Place]:
+def _present(
+    link: KeptShovel, actual: Mapping[Broker, Actual], credentials: Credentials
+) -> list[ShovelPlace]:
     """Return the places at which brokers that reply have the shovel of ``link``, in its order."""
     found = []
     for place in link.places():
@@ -273,11 +281,11 @@ def _address(uri: Any) -> str:
     return parts.netloc.rpartition("@")[2] + parts.path
 
 
-def _runs(link: Link, place: Place, actual: Mapping[Broker, Actual]) -> bool:
+def _runs(link: KeptShovel, place: ShovelPlace, actual: Mapping[Broker, Actual]) -> bool:
     """Return whether the shovel on the host of ``place`` reports that it runs."""
     host = actual.get(place.host)
     return host is not None and host.states.get(link.name) == "running"
 
 
-def _brokers(place: Place) -> frozenset[Broker]:
+def _brokers(place: ShovelPlace) -> frozenset[Broker]:
     return frozenset({place.source, place.host})

@@ -18,8 +18,8 @@ from newsfabric.settings import Credentials
 from newsfabric.topology import (
     Binding,
     Broker,
+    BrokerObjects,
     Exchange,
-    Part,
     Queue,
     ShovelLink,
     mask,
@@ -53,7 +53,7 @@ class Actual:
     """The present objects on one broker.
 
     ``shovels`` are the parameters' values as the broker returns them, with passwords. ``states``:
-    shovel → its reported state; ``unsaid``: the reason why these can't be read, if so.
+    shovel → its reported state; ``states_error``: the reason why these can't be read, if so.
     """
 
     exchanges: Mapping[str, str]
@@ -61,7 +61,7 @@ class Actual:
     bindings: frozenset[Binding]
     shovels: Mapping[str, Mapping[str, Any]] = dataclasses.field(repr=False)
     states: Mapping[str, str]
-    unsaid: str = ""
+    states_error: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Action:
 
 def diff(
     region: str,
-    wanted: Mapping[Broker, Part],
+    wanted: Mapping[Broker, BrokerObjects],
     actual: Mapping[Broker, Actual],
     credentials: Credentials,
 ) -> tuple[Action, ...]:
@@ -106,7 +106,7 @@ def diff(
     """
     actions: list[Action] = []
     for broker, found in actual.items():
-        part = wanted.get(broker, Part())
+        part = wanted.get(broker, BrokerObjects())
         actions += _exchanges(broker, part, found)
         actions += _queues(region, broker, part, found)
         actions += _bindings(broker, part, found)
@@ -141,7 +141,7 @@ def binding_name(binding: Binding) -> str:
     return f"{binding.exchange} -{binding.key}-> {binding.queue}"
 
 
-def _exchanges(broker: Broker, part: Part, found: Actual) -> Iterator[Action]:
+def _exchanges(broker: Broker, part: BrokerObjects, found: Actual) -> Iterator[Action]:
     for exchange in part.exchanges:
         type_now = found.exchanges.get(exchange.name)
         if type_now == exchange.type:
@@ -151,7 +151,7 @@ def _exchanges(broker: Broker, part: Part, found: Actual) -> Iterator[Action]:
         yield Action(broker, verb, "exchange", exchange.name, exchange, changes)
 
 
-def _queues(region: str, broker: Broker, part: Part, found: Actual) -> Iterator[Action]:
+def _queues(region: str, broker: Broker, part: BrokerObjects, found: Actual) -> Iterator[Action]:
     for queue in part.queues:
         state = found.queues.get(queue.name)
         before = {} if state is None else state.arguments
@@ -165,7 +165,7 @@ def _queues(region: str, broker: Broker, part: Part, found: Actual) -> Iterator[
             yield Action(broker, "delete", "queue", name)
 
 
-def _bindings(broker: Broker, part: Part, found: Actual) -> Iterator[Action]:
+def _bindings(broker: Broker, part: BrokerObjects, found: Actual) -> Iterator[Action]:
     wanted = frozenset(part.bindings)
     for binding in wanted - found.bindings:
         yield Action(broker, "create", "binding", binding_name(binding), binding)
@@ -176,7 +176,7 @@ def _bindings(broker: Broker, part: Part, found: Actual) -> Iterator[Action]:
 
 
 def _shovels(
-    region: str, broker: Broker, part: Part, found: Actual, credentials: Credentials
+    region: str, broker: Broker, part: BrokerObjects, found: Actual, credentials: Credentials
 ) -> Iterator[Action]:
     for link in part.shovels:
         before = found.shovels.get(link.name)

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from newsfabric.topology import Broker
-from shovels.apply import Done, Look, Status
+from shovels.apply import RegionState, Status, TriedAction
 from shovels.plan import Action, Verb
 
 _SIGN: Final[Mapping[Verb, str]] = {
@@ -54,14 +54,14 @@ def summary(actions: Iterable[Action]) -> str:
     return ", ".join(f"{count} to {verb}" for verb, count in counts if count) + "."
 
 
-def show_failed(console: Console, failed: Iterable[Done]) -> None:
+def show_failed(console: Console, failed: Iterable[TriedAction]) -> None:
     """Print the actions that failed, and why."""
     for each in failed:
         name = f"{each.action.broker}: {each.action.verb} {each.action.kind} {each.action.name}"
         console.print(f"[red]failed:[/] {escape(name)}: {escape(each.error)}", soft_wrap=True)
 
 
-def done_summary(done: Sequence[Done]) -> str:
+def done_summary(done: Sequence[TriedAction]) -> str:
     """Return ``No changes.`` or the number of changes made, and of failures."""
     if not done:
         return "No changes."
@@ -82,20 +82,22 @@ def status_table(statuses: Iterable[Status]) -> Table:
     return table
 
 
-def looks_as_json(looks: Iterable[Look]) -> dict[str, Any]:
+def states_as_json(region_states: Iterable[RegionState]) -> dict[str, Any]:
     """Return the document of ``newsfabric shovels plan --json``."""
-    found = list(looks)
+    found = list(region_states)
     return {
         "actions": [_action(action) for each in found for action in each.actions],
         "unreachable": _unreachable(found),
     }
 
 
-def done_as_json(looks: Iterable[Look], done: Iterable[Done]) -> dict[str, Any]:
+def done_as_json(
+    region_states: Iterable[RegionState], done: Iterable[TriedAction]
+) -> dict[str, Any]:
     """Return the document of ``apply --json``: the actions tried, with ``error`` if one failed."""
     return {
         "actions": [_action(each.action) | {"error": each.error or None} for each in done],
-        "unreachable": _unreachable(looks),
+        "unreachable": _unreachable(region_states),
     }
 
 
@@ -121,8 +123,8 @@ def statuses_as_json(found: Mapping[Broker, Status | str]) -> dict[str, Any]:
     }
 
 
-def _unreachable(looks: Iterable[Look]) -> dict[str, str]:
-    return {str(broker): why for each in looks for broker, why in each.unreachable.items()}
+def _unreachable(region_states: Iterable[RegionState]) -> dict[str, str]:
+    return {str(broker): why for each in region_states for broker, why in each.unreachable.items()}
 
 
 def _action(action: Action) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from newsfabric.backoff import Backoff
 from newsfabric.brokers.watch import RESTART_BASE, RESTART_CAP, SILENT_AFTER, Watched
-from newsfabric.topology import Broker, Link, Place
+from newsfabric.topology import Broker, KeptShovel, ShovelPlace
 
 # Seconds in which a shovel may be missing or "starting": its other broker may be away briefly.
 MISSING_AFTER: Final = 30.0
@@ -70,10 +70,10 @@ class Missing:
         return self._tries > TRIES
 
 
-class Followed:
+class FollowedLink:
     """A link, its place, and the state of its shovel."""
 
-    def __init__(self, link: Link, rng: random.Random) -> None:
+    def __init__(self, link: KeptShovel, rng: random.Random) -> None:
         self.link = link
         self.watched = Watched()
         #: The place where the link should be, and since when.
@@ -83,7 +83,7 @@ class Followed:
         self.source = link.preferred.source
         self._since = 0.0
         #: Host → the send time of the newest canary that arrived there.
-        self._heard: dict[Broker, float] = {}
+        self._arrived_at: dict[Broker, float] = {}
         self._missing = Missing()
         # How often the shovel was recreated, or stopped, at its present place without a delivery.
         self._silent = 0
@@ -98,7 +98,7 @@ class Followed:
         self._left_until = 0.0
         self._rng = rng
 
-    def placed(self, place: Place, now: float) -> None:
+    def placed(self, place: ShovelPlace, now: float) -> None:
         """Set the link's place from now on. At a new place the shovel gets its full time."""
         if place != self.place:
             self.place, self._chosen_at, self._there = place, now, None
@@ -106,7 +106,9 @@ class Followed:
             self._missing = Missing()
             self._silent, self._ran = 0, False
 
-    def seen(self, present: Sequence[Place], unsteady: Collection[Broker], now: float) -> None:
+    def seen(
+        self, present: Sequence[ShovelPlace], unsteady: Collection[Broker], now: float
+    ) -> None:
         """Note the link's present places, and brokers that were away or are only just back."""
         self._unsteady |= dict.fromkeys(unsteady, now)
         if self.place in present:
@@ -126,16 +128,16 @@ class Followed:
 
     def arrived(self, host: Broker, sent_at: float, now: float) -> None:
         """Note a canary's arrival on ``host``, which is fit then, even if not the link's place."""
-        self._heard[host] = max(sent_at, self._heard.get(host, sent_at))
+        self._arrived_at[host] = max(sent_at, self._arrived_at.get(host, sent_at))
         self._unfit.pop(host, None)
         if host == self.place.host:
             self._unfit.pop(self.place.source, None)
             self.watched.arrived(sent_at, now)
             self._silent, self._idle = 0, False
 
-    def due(self, said: str | None, now: float) -> bool:
-        """Return whether to recreate the shovel now; ``said``: its reported state, if any."""
-        if said == "running":
+    def due(self, state: str | None, now: float) -> bool:
+        """Return whether to recreate the shovel now; ``state``: its reported state, if any."""
+        if state == "running":
             self._idle = self._idle or not self._ran
             self._ran = True
             self._missing.runs(now)
@@ -174,7 +176,7 @@ class Followed:
     def proven(self, now: float) -> frozenset[Broker]:
         """Return the hosts of canaries that were sent less than :data:`SILENT_AFTER` ago."""
         return frozenset(
-            host for host, sent_at in self._heard.items() if now - sent_at <= SILENT_AFTER
+            host for host, sent_at in self._arrived_at.items() if now - sent_at <= SILENT_AFTER
         )
 
     def back(self, now: float) -> frozenset[Broker]:
@@ -198,7 +200,7 @@ class Followed:
 
     def age(self, now: float) -> float | None:
         """Return the seconds since the newest canary that arrived was sent; None without one."""
-        return max(0.0, now - max(self._heard.values())) if self._heard else None
+        return max(0.0, now - max(self._arrived_at.values())) if self._arrived_at else None
 
     def hopeless(self, now: float) -> bool:
         """Return whether no place of the link is fit."""
@@ -206,11 +208,11 @@ class Followed:
         return all({place.source, place.host} & unfit for place in self.link.places())
 
 
-class Watch:
+class CanaryWatch:
     """The canaries of one region's links. Times are seconds of the keeper's monotonic clock."""
 
-    def __init__(self, links: Iterable[Link], rng: random.Random) -> None:
-        self._links = {link.id: Followed(link, rng) for link in links}
+    def __init__(self, links: Iterable[KeptShovel], rng: random.Random) -> None:
+        self._links = {link.id: FollowedLink(link, rng) for link in links}
 
     @property
     def sources(self) -> frozenset[tuple[Broker, str]]:
@@ -230,8 +232,8 @@ class Watch:
 
     def looked(
         self,
-        places: Mapping[str, Place],
-        present: Mapping[str, Sequence[Place]],
+        places: Mapping[str, ShovelPlace],
+        present: Mapping[str, Sequence[ShovelPlace]],
         now: float,
         *,
         unsteady: Collection[Broker] = (),
@@ -262,7 +264,7 @@ class Watch:
         now: float,
         *,
         full: Collection[Broker] = (),
-    ) -> list[Link]:
+    ) -> list[KeptShovel]:
         """Return the links whose shovels must be recreated now.
 
         ``states``: broker that replies → its shovels' reported states. A shovel can't run while its
@@ -307,7 +309,7 @@ class Watch:
         """Return the ids of links that other keepers have just removed from their places."""
         return frozenset(name for name, each in self._links.items() if each.left(now))
 
-    def place(self, link: Link) -> Place:
+    def place(self, link: KeptShovel) -> ShovelPlace:
         """Return the planned place of ``link``."""
         return self._links[link.id].place
 
@@ -329,7 +331,7 @@ class Watch:
         """Return whether canaries arrive by every shovel that isn't hopeless."""
         return all(each.proven(now) or each.hopeless(now) for each in self._links.values())
 
-    def document(self, now: float) -> dict[str, Any]:
+    def links_document(self, now: float) -> dict[str, Any]:
         """Return the reply to ``/canaries``."""
         return {
             "shovels": [

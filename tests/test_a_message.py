@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "a-message.md"
 
 
-class Step(NamedTuple):
+class MessageStep(NamedTuple):
     """A row of the page."""
 
     text: str
@@ -20,10 +20,10 @@ class Step(NamedTuple):
     names: list[str]
 
 
-def steps() -> list[Step]:
+def steps() -> list[MessageStep]:
     rows = [line.split("|")[1:-1] for line in PAGE.read_text().splitlines() if line[:2] == "| "]
     return [
-        Step(text.strip(), *(re.findall(r"`([^`]+)`", cell) for cell in cells))
+        MessageStep(text.strip(), *(re.findall(r"`([^`]+)`", cell) for cell in cells))
         for text, *cells in rows
         if text.strip() != "step"
     ]
@@ -42,7 +42,7 @@ def test_the_page_has_steps_of_both() -> None:
 
 
 @pytest.mark.parametrize("step", steps(), ids=lambda step: step.text[:40])
-def test_a_step_is_where_the_page_says(step: Step) -> None:
+def test_a_step_is_where_the_page_says(step: MessageStep) -> None:
     sources = [(ROOT / file).read_text() for file in step.files]
     assert sources
     assert step.names

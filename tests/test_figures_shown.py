@@ -11,7 +11,7 @@ import shovels.keeper
 from gateway.process import measures
 from newsfabric.messages.reports import CERTIFICATE_ENDS, MAX_FIGURES
 from newsfabric.metrics import REGISTRY
-from newsfabric.process.figures import Figures, Wanted
+from newsfabric.process.figures import ProcessFigures, Wanted
 from newsfabric.tls import CERTIFICATES_END
 from wholesale.frontdesk import service
 from wholesale.frontdesk.board import plots, region_page
@@ -42,7 +42,7 @@ def test_every_figure_is_of_a_metric_that_is_there(kind: str):
 
 @pytest.mark.parametrize("kind", REPORTED)
 def test_figures_fit_into_a_report(kind: str):
-    figures = Figures(REPORTED[kind])
+    figures = ProcessFigures(REPORTED[kind])
     figures.read(0.0)
     assert len(figures.read(1.0)) <= MAX_FIGURES
 
@@ -66,7 +66,7 @@ def test_everybody_reports_when_its_certificates_end(kind: str):
 
 def test_a_measured_delay_is_a_figure():
     measures.DELAY.labels("gold", "oregon", "feed").observe(0.003)
-    figures = Figures([Wanted(measures.DELAY)])
+    figures = ProcessFigures([Wanted(measures.DELAY)])
     figures.read(0.0)
     measures.DELAY.labels("gold", "oregon", "feed").observe(0.003)
     assert 0.002 < figures.read(1.0)["gateway_delay_seconds.p50"] <= 0.004

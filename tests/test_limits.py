@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from localfabric.world.broker import Broker, entrance
+from localfabric.world.broker import WorldBroker, entrance
 from newsfabric.amqp.fields import MAX_TABLE_BYTES
 from newsfabric.messages.envelope import DEFAULT_LIMITS, MAX_EXPIRATION, MAX_INTEGER
 from newsfabric.reader.frames import MAX_LINE_BYTES
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 KIB = 1024
 BODY, TEXT = DEFAULT_LIMITS.max_body_bytes, DEFAULT_LIMITS.max_text_bytes
 ENTRANCE = entrance(
-    Broker(
+    WorldBroker(
         name="client",
         folder=Path(),
         amqp_port=1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from plain_words import Counts, count, findings, sources, texts
+from plain_words import WordCounts, count, findings, sources, texts
 
 ROOT = Path(__file__).parents[1]
 # Docstrings of 100 that begin with a pronoun or a question word, "what" in 1,000 words, sentences
@@ -32,7 +32,7 @@ BOUNDS = {
 
 @pytest.mark.parametrize("folder", BOUNDS)
 def test_a_folder_is_in_plain_words(folder: str) -> None:
-    found = sum((count(texts(path)) for path in sources(ROOT / folder)), Counts())
+    found = sum((count(texts(path)) for path in sources(ROOT / folder)), WordCounts())
     assert found.docstrings, f"nothing in {folder}"
     pronouns, whats, long = BOUNDS[folder]
     places = f"PYTHONPATH=tests/support python -m plain_words {folder}"

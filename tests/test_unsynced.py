@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from power_cuts import Disk
+from power_cuts import CutDisk
 from unsynced import SECTOR, File, Folder, load, save
 
 DICE = random.Random(1)
@@ -83,12 +83,12 @@ def test_what_is_saved_is_what_was_synced(tmp_path):
 
 
 @pytest.fixture
-def disk(power_cuts: None, tmp_path: Path) -> Iterator[Disk]:
-    with Disk(tmp_path / "mount", tmp_path / "disk") as made:
+def disk(power_cuts: None, tmp_path: Path) -> Iterator[CutDisk]:
+    with CutDisk(tmp_path / "mount", tmp_path / "disk") as made:
         yield made
 
 
-def cut_and_power_on(disk: Disk) -> None:
+def cut_and_power_on(disk: CutDisk) -> None:
     disk.cut()
     with pytest.raises(OSError, match="Input/output error"):
         os.listdir(disk.mount)
@@ -117,7 +117,7 @@ def test_a_mapped_file_has_what_msync_wrote(disk):
 
 def test_without_a_journal_a_synced_file_has_no_name_and_with_one_it_has(tmp_path, power_cuts):
     for journal, names in ((False, []), (True, ["file"])):
-        with Disk(tmp_path / "mount", tmp_path / f"disk-{journal}", journal=journal) as disk:
+        with CutDisk(tmp_path / "mount", tmp_path / f"disk-{journal}", journal=journal) as disk:
             with (disk.mount / "file").open("wb") as file:
                 file.write(b"content")
                 file.flush()

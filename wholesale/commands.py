@@ -194,14 +194,14 @@ def mailbox(**options: Any) -> None:
     multiple=True,
     metavar="NETWORK",
     callback=service.networks_given,
-    help="Balancers (10.0.0.0/8) whose X-Forwarded-For says who asks; repeat.",
+    help="Balancers (10.0.0.0/8) whose X-Forwarded-For has the asker's address; repeat.",
 )
 @_option(
     "gateways-at",
     multiple=True,
     metavar="PLACE",
     callback=_places,
-    help="Where boxes may say that they are: a host, .example.org or 10.0.0.0/8; repeat.",
+    help="Addresses that boxes may report: a host, .example.org or 10.0.0.0/8; repeat.",
 )
 @_option(
     "per-address",
@@ -310,10 +310,10 @@ def scaler(
     log_level: str,
     options: ScalerOptions,
 ) -> None:
-    """Say how many boxes the region needs, and make it so with a driver.
+    """Compute the boxes that the region needs, and request them from a driver.
 
-    Run two per region: none leads, and they tell the driver the same. Without --driver it only says
-    what it wants. The HTTP port has /scale, /healthz/live, /healthz/ready and /metrics.
+    Run two per region: none leads, and both request the same from the driver. Without --driver it
+    only shows the number. The HTTP port has /scale, /healthz/live, /healthz/ready and /metrics.
     """
 
     async def run(stop: asyncio.Event) -> None:

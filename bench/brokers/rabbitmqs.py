@@ -65,4 +65,4 @@ def _home(
 ) -> RabbitmqHome:
     if folder is None:
         return find_rabbitmq(root, environ, system=system)
-    return rabbitmq_in(folder, environ, said=str(folder), system=system)
+    return rabbitmq_in(folder, environ, named_as=str(folder), system=system)

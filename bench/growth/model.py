@@ -25,7 +25,7 @@ from bench.growth.rate import kept
 from newsfabric.errors import SetupError
 from wholesale.scaler.capacity import capacity_for
 from wholesale.scaler.drivers import MOST_BOXES
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
 BEGIN: Final = "<!-- bench.growth.model --write: from here -->\n"
 END: Final = "<!-- to here -->\n"
@@ -192,7 +192,7 @@ def sizes(model: Model) -> str:
         "| ---: " * 8 + "|",
     ]
     for readers, cores in _SIZES:
-        plan = Plan(per_box=_PER_BOX, zones=3, least=3, most=MOST_BOXES)
+        plan = ScalingPlan(per_box=_PER_BOX, zones=3, least=3, most=MOST_BOXES)
         found = capacity_for(readers // _REGIONS, 0, _WITHIN, plan)
         boxes = max(found.before.boxes, found.after.boxes)
         each = math.ceil(readers / _REGIONS / boxes)

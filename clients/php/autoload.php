@@ -7,6 +7,6 @@ declare(strict_types=1);
 if (!class_exists(PhpAmqpLib\Channel\AMQPChannel::class)) {
     require_once '/usr/share/php/PhpAmqpLib/autoload.php';
 }
-foreach (['PublishError', 'Published', 'Sending', 'Refusal', 'Link', 'Choice', 'Entrance', 'Publisher'] as $file) {
+foreach (['PublishError', 'Published', 'Sending', 'Refusal', 'BrokerLink', 'Choice', 'Entrance', 'Publisher'] as $file) {
     require_once __DIR__ . "/src/$file.php";
 }

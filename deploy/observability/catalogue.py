@@ -72,7 +72,7 @@ _DECLARERS: Final[Mapping[str, Literal["counter", "gauge", "histogram"]]] = {
     "counted": "counter",
     "gauge": "gauge",
     "histogram": "histogram",
-    "tallied": "histogram",
+    "bulk_histogram": "histogram",
 }
 _NAME: Final = re.compile(r"[a-z]+(_[a-z0-9]+)+")
 # A gauge may end in one of these in place of a unit or a plural: a state of the thing before it.
@@ -138,7 +138,7 @@ def declared(path: str, source: str) -> Iterator[Metric]:
     """Yield the metrics that one Python file declares; :class:`Undeclarable` if one can't be read.
 
     A declaration is a call of ``metrics.counter``, ``metrics.counted``, ``metrics.gauge``,
-    ``metrics.histogram`` or ``metrics.tallied``.
+    ``metrics.histogram`` or ``metrics.bulk_histogram``.
     """
     if "metrics." not in source:
         # Most files declare none, and parsing all files takes seconds.

@@ -21,7 +21,7 @@ import click
 
 from wholesale.scaler.capacity import capacity_for
 from wholesale.scaler.drivers import MOST_BOXES
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
 HERE: Final = Path(__file__).parent
 README: Final = HERE / "README.md"
@@ -60,7 +60,7 @@ class Month:
 
 def boxes(readers: float, use: dict[str, Any], per_box: int) -> int:
     """Return the boxes of one region, for its part of ``readers`` that arrive as in ``use``."""
-    plan = Plan(per_box=per_box, zones=use["zones"], least=use["zones"], most=MOST_BOXES)
+    plan = ScalingPlan(per_box=per_box, zones=use["zones"], least=use["zones"], most=MOST_BOXES)
     here = math.ceil(readers / use["regions"])
     found = capacity_for(here, 0, use["within_seconds"], plan)
     return max(found.before.boxes, found.after.boxes)

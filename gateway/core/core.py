@@ -30,7 +30,7 @@ from gateway.process.tasks import Tasks
 from gateway.readers.admission import Admission, Origins
 from gateway.readers.connection import Readers
 from newsfabric.closing import REBALANCE
-from newsfabric.http.pace import Pace
+from newsfabric.http.pace import RateLimit
 from newsfabric.process.service import Readiness
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
@@ -58,7 +58,7 @@ class Core:
 
         self.gate = Gate(settings, table, store, spawn=spawn, evict=self._evict)
         self.races = Races(measures.COPIES, measures.LEAD)
-        self.history_pace = Pace(settings.history_rate, free=settings.frontdesks)
+        self.history_pace = RateLimit(settings.history_rate, free=settings.frontdesks)
         self.upstream = Upstream()
 
         self.hub = hub = Hub(

@@ -33,7 +33,7 @@ from newsfabric.errors import StoreError
 from newsfabric.line_limits import LineLimit
 from newsfabric.messages.envelope import Envelope, ms_of_id
 from newsfabric.store import Store
-from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number, State
+from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number, NumberState
 from newsfabric.store.rules import clock_ms
 from newsfabric.store.sound import is_sound
 
@@ -236,7 +236,7 @@ class Follower:
         # old at most.
         time_ms = self._logs.times.latest_ms(wall_ms, now) + self._spread_ms()
         for number in page:
-            if known.has(number.seq) or number.state is State.HALF:
+            if known.has(number.seq) or number.state is NumberState.HALF:
                 continue
             envelope = number.envelope
             if envelope is None or log_of(envelope) != log or not is_sound(envelope):

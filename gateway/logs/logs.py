@@ -89,7 +89,7 @@ class Logs:
     def begin(self, rows: Iterable[DirectoryRow], *, now: float) -> None:
         """Start with ``rows``, the whole directory."""
         for row in rows:
-            self.times.found(row.log.region, row.told_ms)
+            self.times.found(row.log.region, row.stated_ms)
             start = self.known_log.start_for(row)
             (self._logs.get(row.log) or self._began(row.log, now, start=start)).learn(row)
         self._arrange()
@@ -109,7 +109,7 @@ class Logs:
             # The log may have been forgotten here.
             return
         if (known or self._began(row.log, now)).learn(row):
-            self.times.told(row.log.region, row.told_ms, now)
+            self.times.told(row.log.region, row.stated_ms, now)
         self.version += 1
 
     def directory_read(self, wall_ms: int, now: float) -> None:

@@ -17,9 +17,9 @@ from gateway.native.commands import SERIES
 from gateway.process import measures
 from newsfabric import metrics
 from newsfabric.closing import ErrorCode
-from newsfabric.metrics.tallied import Counted, Tallied
+from newsfabric.metrics.bulk import BulkHistogram, Counted
 
-_METRICS: Final[Mapping[str, Counter | Counted | Gauge | Tallied]] = {
+_METRICS: Final[Mapping[str, Counter | Counted | Gauge | BulkHistogram]] = {
     "readers": measures.READERS,
     "connects": measures.CONNECTS,
     "closes": measures.CLOSES,
@@ -86,7 +86,7 @@ class Tally(Totals):
         match _METRICS.get(family):
             case Gauge() as gauge:
                 gauge.labels(label).inc(by)
-            case Tallied() as histogram:
+            case BulkHistogram() as histogram:
                 _add(histogram, *rest.rpartition(".")[::2], max(0, by))
             case Counted() as counted:
                 counted.labels(label).inc(max(0, by))
@@ -96,7 +96,7 @@ class Tally(Totals):
             setattr(self, family, getattr(self, family) + by)
 
 
-def _add(histogram: Tallied, series: str, what: str, by: int) -> None:
+def _add(histogram: BulkHistogram, series: str, what: str, by: int) -> None:
     """Add to a bucket, by its number, or to ``sum_us``; other names are another version's."""
     try:
         tally = histogram.labels(*(series.split(SERIES) if series else ()))

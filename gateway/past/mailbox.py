@@ -28,7 +28,7 @@ from gateway.wire.publication import Publication
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.line_limits import LineLimit
 from newsfabric.messages.envelope import Envelope
-from newsfabric.messages.mailbox import Kept, announced_again
+from newsfabric.messages.mailbox import KeptMessage, announced_again
 from newsfabric.store import Store
 from newsfabric.store.rules import MAX_MAILBOX
 from newsfabric.topics import TopicPolicy
@@ -44,7 +44,7 @@ _ATTEMPTS: Final = 3
 class _Read:
     """The store's messages of a topic, read when ``arrived`` messages had arrived in ``memory``."""
 
-    kept: list[Kept]
+    kept: list[KeptMessage]
     memory: TopicMemory
     arrived: int
     began_ms: int
@@ -80,7 +80,7 @@ class Mailboxes:
         self._waiting: dict[str, asyncio.Future[_Read]] = {}
         self._reads = 0
         # Requests that share a read share its lookup of other copies.
-        self._given: SingleFlight[_Read, list[Kept]] = SingleFlight(self.spawn)
+        self._given: SingleFlight[_Read, list[KeptMessage]] = SingleFlight(self.spawn)
         # A mailbox that can't be read fails at each login of its user.
         self._failing = LineLimit()
 
@@ -102,8 +102,8 @@ class Mailboxes:
         raise StoreUnavailable(f"{topic} can't be read as fast as it grows")
 
     async def _replace_void_copies(
-        self, topic: str, kept: list[Kept], void: Sequence[Envelope]
-    ) -> list[Kept]:
+        self, topic: str, kept: list[KeptMessage], void: Sequence[Envelope]
+    ) -> list[KeptMessage]:
         """Return ``kept``, for which the store gives the newest copy of each message.
 
         A copy whose number is ``void`` here is replaced by another copy of its message.
@@ -116,7 +116,7 @@ class Mailboxes:
             raise
         newest = {one.identity: one for one in copies if not self.hub.is_void(one)}
         counting = (
-            Kept(newest.get(one.envelope.identity, one.envelope), one.marks) for one in kept
+            KeptMessage(newest.get(one.envelope.identity, one.envelope), one.marks) for one in kept
         )
         return sorted(counting, key=lambda one: one.envelope.id)
 
@@ -222,7 +222,7 @@ class Mailboxes:
         has_unpublished = not all(self.hub.was_given(one.envelope) for one in not_void)
         return Replay(found, gap, has_unpublished)
 
-    def _publish_new(self, kept: Sequence[Kept], now: float) -> None:
+    def _publish_new(self, kept: Sequence[KeptMessage], now: float) -> None:
         """Publish kept messages that the feed hasn't brought yet; their later copies are dropped.
 
         A message too old to be offered at once (:mod:`gateway.past.late`) is sent only to the
@@ -238,7 +238,7 @@ class Mailboxes:
                 self.publish(publication)
 
 
-def _publications(kept: Kept, policy: TopicPolicy) -> Iterable[Publication]:
+def _publications(kept: KeptMessage, policy: TopicPolicy) -> Iterable[Publication]:
     """Yield a message and its marks, as if the marks had been announced after it."""
     yield Publication(kept.envelope, policy, None)
     for mark in kept.marks:

@@ -12,7 +12,7 @@ from gateway.wire.publication import Publication
 from newsfabric import metrics
 from newsfabric.closing import NO_PONG, SLOW_READER
 from newsfabric.messages.envelope import taken_ms
-from newsfabric.metrics.tallied import Tally
+from newsfabric.metrics.bulk import HistogramSums
 from newsfabric.process.figures import Wanted
 from newsfabric.tls import CERTIFICATES_END
 
@@ -52,7 +52,7 @@ RESUMES = metrics.counter(
     "gateway_resumes", "Resumes answered; with a gap: why there may be one", ["result", "reason"]
 )
 ACCEPT_PAUSES = metrics.counter("gateway_accept_pauses", "Times that descriptors ran out")
-DELAY = metrics.tallied(
+DELAY = metrics.bulk_histogram(
     "gateway_delay",
     "From the router to the reader's socket, for each delivery that it took at once, by the region"
     " that routed it and the shovel that brought it first",
@@ -61,7 +61,7 @@ DELAY = metrics.tallied(
 HELD = metrics.counter(
     "gateway_held_deliveries", "Deliveries that sockets didn't take at once: they wait in outboxes"
 )
-BEHIND = metrics.tallied(
+BEHIND = metrics.bulk_histogram(
     "gateway_reader_behind", "From the first frame that waited for a reader until none did"
 )
 FEED_AGE = metrics.gauge("gateway_feed_age_seconds", "Since the last tick of the own region")
@@ -128,7 +128,7 @@ FIGURES = (
 )
 
 
-def delay_of(publication: Publication) -> Tally | None:
+def delay_of(publication: Publication) -> HistogramSums | None:
     """Return the tally for the deliveries of ``publication``; None if they aren't measured."""
     if publication.way is None:
         return None

@@ -30,7 +30,7 @@ from gateway.readers.budget import Budget, ReaderStream
 from newsfabric.errors import ConfigError
 from newsfabric.http.addresses import Addresses
 from newsfabric.http.networks import parse_address, place_of
-from newsfabric.http.pace import Pace, Rate
+from newsfabric.http.pace import Rate, RateLimit
 from newsfabric.line_limits import LineLimit
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Listener:
         self._addresses = Addresses(settings.per_address)
         # By place, if there is a limit for each place.
         self._streams = StreamsByPlace() if settings.per_address else None
-        self._rounds = Pace(_ROUNDS)
+        self._rounds = RateLimit(_ROUNDS)
         self._turned_away = 0
         self._told_within = settings.unfinished_seconds
         self._pauses = LineLimit(every=60.0)

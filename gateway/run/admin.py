@@ -18,7 +18,7 @@ import tornado.web
 
 from gateway.process import measures
 from newsfabric.errors import ConfigError
-from newsfabric.process.figures import Figures
+from newsfabric.process.figures import ProcessFigures
 from newsfabric.process.operators import OperatorsApplication
 from newsfabric.process.service import MetricsHandler, PlainHandler, health_routes, trace_route
 from newsfabric.process.version import version
@@ -87,7 +87,7 @@ async def _load(core: Core, rates: Rates, urls: dict[str, str]) -> dict[str, Any
     }
 
 
-async def _report(core: Core, figures: Figures) -> dict[str, Any]:
+async def _report(core: Core, figures: ProcessFigures) -> dict[str, Any]:
     """Return the answer to ``GET /report``: the gateway's part of the box's report to operators."""
     await core.look()
     ready = core.readiness()
@@ -179,7 +179,7 @@ def admin_application(
     """Return the admin port's application, for a gateway whose readers connect to ``urls``."""
     rates = Rates(core)
     core.spawn(rates.watch())
-    figures = Figures(measures.FIGURES)
+    figures = ProcessFigures(measures.FIGURES)
     return OperatorsApplication(
         [
             (r"/load", AnswerHandler, {"answer": functools.partial(_load, core, rates, urls)}),

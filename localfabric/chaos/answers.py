@@ -17,7 +17,7 @@ _DUE: Final = 30.0
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
-class Answer:
+class ResumeAnswer:
     """The answer ``at`` that time of the gateway at ``url`` to a reader that had resumed at
     ``asked``. ``until`` is the end of that connection.
     """
@@ -29,8 +29,8 @@ class Answer:
     until: float = float("inf")
 
 
-def told_wrongly(
-    answers: Sequence[Answer],
+def promised_wrongly(
+    answers: Sequence[ResumeAnswer],
     *,
     receipted: float,
     given: Mapping[str, float],

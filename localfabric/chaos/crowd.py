@@ -15,12 +15,12 @@ from typing import Any
 
 import orjson
 
-from localfabric.chaos.devices import Device
-from localfabric.chaos.reading import ChaosReader, EventWriter, Plan
+from localfabric.chaos.devices import RecordedDevice
+from localfabric.chaos.reading import ChaosReader, EventWriter, ReaderPlan
 
 
 async def read_all(
-    plans: Sequence[Plan], log: EventWriter, called: asyncio.Event, *, seed: int
+    plans: Sequence[ReaderPlan], log: EventWriter, called: asyncio.Event, *, seed: int
 ) -> None:
     """Run all readers at once until cancelled; write ``ready`` when each is subscribed.
 
@@ -28,7 +28,7 @@ async def read_all(
     """
     rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
     readers = [
-        (ChaosReader if plan.token is None else Device)(
+        (ChaosReader if plan.token is None else RecordedDevice)(
             plan,
             log,
             random.Random(rng.random()),  # noqa: S311
@@ -48,7 +48,7 @@ async def read_all(
 
 async def _main(document: dict[str, Any]) -> None:
     plans = [
-        Plan(**entry | {"topics": tuple(entry["topics"]), "regions": tuple(entry["regions"])})
+        ReaderPlan(**entry | {"topics": tuple(entry["topics"]), "regions": tuple(entry["regions"])})
         for entry in document["plans"]
     ]
     log = EventWriter(sys.stdout, document["run"])

@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
-from localfabric.chaos.answers import Answer, told_wrongly
+from localfabric.chaos.answers import ResumeAnswer, promised_wrongly
 from newsfabric.topics import CLASSES, TopicClass
 
 #: The kind of a delivery for its reader: the first of its identity, one that an earlier connection
@@ -27,7 +27,7 @@ ABSENT: Final = "absent"
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
-class Message:
+class RecordedMessage:
     """A message from its publisher's side: ``sent`` is the first try, ``receipted`` its receipt."""
 
     n: int
@@ -66,7 +66,7 @@ class Arrival:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Connection:
+class RecordedConnection:
     """A reader's ``number``-th connection, begun at ``at`` with the gateway at ``url``."""
 
     number: int
@@ -98,7 +98,7 @@ class Wrong:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Delays:
+class DeliveryDelays:
     """Seconds from the publisher's first try to readers, over ``count`` first deliveries."""
 
     count: int
@@ -107,7 +107,7 @@ class Delays:
     worst: float
 
     @classmethod
-    def of(cls, samples: Sequence[float]) -> Delays | None:
+    def of(cls, samples: Sequence[float]) -> DeliveryDelays | None:
         """Compute them from ``samples``; None if there are none."""
         if not samples:
             return None
@@ -120,7 +120,7 @@ class Delays:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class DeliveryAccount:
     """The results. ``owed`` and ``paid`` count pairs of a receipted message and a reader.
 
     ``missing_bronze`` are pairs too; ``unreceipted`` messages are owed to nobody. ``repeats`` were
@@ -147,7 +147,7 @@ class Account:
     dismissed: int
     unheard: int
     wrong: tuple[Wrong, ...]
-    delays: Mapping[str, Delays]
+    delays: Mapping[str, DeliveryDelays]
 
     @property
     def kept(self) -> bool:
@@ -164,7 +164,7 @@ class DeliveryRecord:
 
     def __init__(self, readers: Iterable[ReaderProfile]) -> None:
         self.readers = {reader.name: reader for reader in readers}
-        self.messages: dict[int, Message] = {}
+        self.messages: dict[int, RecordedMessage] = {}
         self.doubles: list[Arrival] = []
         self.first: dict[int, dict[str, float]] = collections.defaultdict(dict)
         #: By message, the readers that first got it from a history: no gateway delivered it.
@@ -174,41 +174,41 @@ class DeliveryRecord:
         #: Receipts that asked a publisher of bronze to send again later.
         self.shed = 0
         self._repeats = 0
-        self.told_gaps: list[Gap] = []
+        self.reported_gaps: list[Gap] = []
         # By reader and topic, in order.
-        self._answers: dict[tuple[str, str], list[Answer]] = collections.defaultdict(list)
+        self._answers: dict[tuple[str, str], list[ResumeAnswer]] = collections.defaultdict(list)
         self._dismissed: set[int] = set()
         #: Dismissed messages whose dismissal wasn't announced yet to the device concerned.
         self.unheard: set[int] = set()
-        self._connections: dict[str, list[Connection]] = {name: [] for name in self.readers}
+        self._connections: dict[str, list[RecordedConnection]] = {name: [] for name in self.readers}
         self._by_topic: dict[str, list[str]] = collections.defaultdict(list)
         for reader in self.readers.values():
             for topic in reader.topics:
                 self._by_topic[topic].append(reader.name)
 
-    def sent(self, message: Message) -> None:
+    def sent(self, message: RecordedMessage) -> None:
         """Enter a publisher's first try to send ``message``; the publisher completes it later."""
         self.messages[message.n] = message
 
-    def connected(self, reader: str, connection: Connection) -> None:
+    def connected(self, reader: str, connection: RecordedConnection) -> None:
         """Enter a reader's new connection."""
         self._connections[reader].append(connection)
 
-    def connections(self, reader: str, *, since: float, until: float) -> list[Connection]:
+    def connections(self, reader: str, *, since: float, until: float) -> list[RecordedConnection]:
         """Return the connections that ``reader`` had or began between the two times."""
         before = [c for c in self._connections[reader] if c.at < since][-1:]
         return before + [c for c in self._connections[reader] if since <= c.at < until]
 
     def gap(self, gap: Gap) -> None:
         """Enter a gateway's answer to a resuming reader that messages may be missing."""
-        self.told_gaps.append(gap)
-        answer = Answer(asked=gap.at, at=gap.at, recovered=False)
+        self.reported_gaps.append(gap)
+        answer = ResumeAnswer(asked=gap.at, at=gap.at, recovered=False)
         self._answers[gap.reader, gap.topic].append(answer)
 
     def recovered(self, reader: str, topic: str, *, asked: float, at: float) -> None:
         """Enter a gateway's promise of all missed messages to a reader that had ``asked``."""
         url = self._connections[reader][-1].url if self._connections[reader] else ""
-        answer = Answer(asked=asked, at=at, recovered=True, url=url)
+        answer = ResumeAnswer(asked=asked, at=at, recovered=True, url=url)
         self._answers[reader, topic].append(answer)
 
     def disconnected(self, reader: str, at: float) -> None:
@@ -219,7 +219,7 @@ class DeliveryRecord:
 
     def gaps(self, reader: str) -> list[Gap]:
         """Return the gaps reported to ``reader``."""
-        return [gap for gap in self.told_gaps if gap.reader == reader]
+        return [gap for gap in self.reported_gaps if gap.reader == reader]
 
     def arrived(self, arrival: Arrival) -> None:
         """Enter a delivery. A message that is new to its reader by identity, but whose number it
@@ -244,11 +244,11 @@ class DeliveryRecord:
         self._dismissed.add(n)
         self.unheard.add(n)
 
-    def dismissal_heard(self, n: int) -> None:
+    def dismissal_seen(self, n: int) -> None:
         """Enter that the device was notified that message ``n`` is dismissed."""
         self.unheard.discard(n)
 
-    def overdue(self, *, at: float, after: float) -> Iterator[Message]:
+    def overdue(self, *, at: float, after: float) -> Iterator[RecordedMessage]:
         """Yield the messages of :meth:`missing` whose receipts are ``after`` seconds old at ``at``.
 
         Messages missing only for absent readers are left out.
@@ -258,7 +258,7 @@ class DeliveryRecord:
             if here and message.receipted is not None and message.receipted <= at - after:
                 yield message
 
-    def missing(self) -> Iterator[tuple[Message, tuple[str, ...]]]:
+    def missing(self) -> Iterator[tuple[RecordedMessage, tuple[str, ...]]]:
         """Yield receipted messages with the readers that haven't received them."""
         for message in self.messages.values():
             if message.receipted is None or message.rejected is not None:
@@ -272,7 +272,7 @@ class DeliveryRecord:
         """Return the readers of ``topic``."""
         return self._by_topic.get(topic, [])
 
-    def owed_to(self, message: Message) -> list[str]:
+    def owed_to(self, message: RecordedMessage) -> list[str]:
         """Return the readers that should get ``message``; if dismissed, only those that got it."""
         names = self.readers_of(message.topic)
         if message.n not in self._dismissed:
@@ -301,14 +301,14 @@ class DeliveryRecord:
             for at in self.prompt(message.n)
         ]
 
-    def account(self) -> Account:
+    def account(self) -> DeliveryAccount:
         """Return the account of all entries so far."""
         messages = self.messages.values()
         routed = [m for m in messages if m.receipted is not None and m.rejected is None]
         missing = list(self.missing())
         lost = [(m, names) for m, names in missing if not CLASSES[m.klass].may_be_dropped]
         owed = sum(len(self.owed_to(m)) for m in routed)
-        return Account(
+        return DeliveryAccount(
             published=len(messages),
             receipted=len(routed),
             rejected=sum(m.rejected is not None for m in messages),
@@ -318,7 +318,7 @@ class DeliveryRecord:
             owed=owed,
             paid=owed - sum(len(names) for _, names in missing),
             repeats=self._repeats,
-            gaps=len(self.told_gaps),
+            gaps=len(self.reported_gaps),
             reread=sum(map(len, self.from_history.values())),
             recovered=sum(a.recovered for answers in self._answers.values() for a in answers),
             shed=self.shed,
@@ -330,7 +330,7 @@ class DeliveryRecord:
             wrong=(
                 *(Wrong(n=m.n, what="lost", readers=names) for m, names in lost),
                 *self._doubled(),
-                *self._told_wrongly(routed),
+                *self._promised_wrongly(routed),
             ),
             delays={name: found for name, found in self._delays_by_class() if found is not None},
         )
@@ -342,7 +342,7 @@ class DeliveryRecord:
         for n, readers in names.items():
             yield Wrong(n=n, what="doubled", readers=tuple(dict.fromkeys(readers)))
 
-    def _told_wrongly(self, routed: Iterable[Message]) -> Iterator[Wrong]:
+    def _promised_wrongly(self, routed: Iterable[RecordedMessage]) -> Iterator[Wrong]:
         for message in routed:
             if CLASSES[message.klass].may_be_dropped or message.receipted is None:
                 continue
@@ -356,7 +356,7 @@ class DeliveryRecord:
             names = tuple(
                 name
                 for name in self.owed_to(message)
-                if told_wrongly(
+                if promised_wrongly(
                     self._answers.get((name, message.topic), ()),
                     receipted=message.receipted,
                     given=given,
@@ -366,6 +366,6 @@ class DeliveryRecord:
             if names:
                 yield Wrong(n=message.n, what="told wrongly", readers=names)
 
-    def _delays_by_class(self) -> Iterator[tuple[str, Delays | None]]:
+    def _delays_by_class(self) -> Iterator[tuple[str, DeliveryDelays | None]]:
         for name in CLASSES:
-            yield name, Delays.of(self.delays(klass=name))
+            yield name, DeliveryDelays.of(self.delays(klass=name))

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from localfabric.chaos.delivery_record import Sort
-from localfabric.chaos.reading import ChaosReader, EventWriter, Plan
+from localfabric.chaos.reading import ChaosReader, EventWriter, ReaderPlan
 from newsfabric.errors import Disconnected
 from newsfabric.messages.envelope import identity_of_id
 from newsfabric.reader import Push
@@ -35,7 +35,9 @@ _AT_ONCE: Final = 2
 _REF: Final = "dismiss"
 
 
-def make_devices(tokens: Mapping[str, str], endpoints: Sequence[str], *, seed: int) -> list[Plan]:
+def make_devices(
+    tokens: Mapping[str, str], endpoints: Sequence[str], *, seed: int
+) -> list[ReaderPlan]:
     """Make a phone and a page for each user, whose token is given."""
     rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
     plans = []
@@ -44,7 +46,7 @@ def make_devices(tokens: Mapping[str, str], endpoints: Sequence[str], *, seed: i
             home = (n + m) % len(endpoints)
             stays = habit == "phone"
             plans.append(
-                Plan(
+                ReaderPlan(
                     name=f"{habit}-{n}",
                     habit=habit,
                     topics=(f"user.{user}",),
@@ -97,11 +99,11 @@ class Clearing:
         return [self._unheard.pop(identity)[0] for identity in gone]
 
 
-class Device(ChaosReader):
+class RecordedDevice(ChaosReader):
     """A device for the whole run."""
 
     def __init__(
-        self, plan: Plan, log: EventWriter, rng: random.Random, called: asyncio.Event
+        self, plan: ReaderPlan, log: EventWriter, rng: random.Random, called: asyncio.Event
     ) -> None:
         super().__init__(plan, log, rng, called)
         (self._topic,) = plan.topics
@@ -147,13 +149,13 @@ class Device(ChaosReader):
             return
         super()._take(push)
         if push.type == "dismissed":
-            self._told(self._clearing.note_dismissed(identity_of_id(str(push.fields["id"]))))
+            self._note_notice(self._clearing.note_dismissed(identity_of_id(str(push.fields["id"]))))
         if push.position is not None:
             self._positions[self._topic] = push.position
             if self._opening:
                 self._opening = False
                 for n in self._clearing.opened(self._here):
-                    self._told(n)
+                    self._note_notice(n)
 
     def _subscribed(self, push: Push) -> None:
         super()._subscribed(push)
@@ -171,6 +173,6 @@ class Device(ChaosReader):
                 self._write("dismiss", gone)
         return sort
 
-    def _told(self, n: int | None) -> None:
+    def _note_notice(self, n: int | None) -> None:
         if n is not None:
             self._write("dismissed", n)

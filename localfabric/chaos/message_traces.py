@@ -19,16 +19,16 @@ from localfabric.world.layout import WorldLayout
 from operations.cli.trace import describe
 
 #: The number of broken promises that are reported in full, with their traces.
-TOLD: Final = 20
+SHOWN_TRACES: Final = 20
 _LOOK_EVERY: Final = 5.0
 # A backlog of a minute is late, not lost; few messages should be later.
 _OVERDUE: Final = 60.0
 
 
 def untraced(overdue: Sequence[int], traced: Collection[int]) -> list[int]:
-    """Return the numbers of overdue messages to trace next: at most :data:`TOLD` with ``traced``,
-    which are all overdue."""
-    return [n for n in overdue if n not in traced][: TOLD - len(traced)]
+    """Return the numbers of overdue messages to trace next: with ``traced``,
+    which are all overdue, :data:`SHOWN_TRACES` at most."""
+    return [n for n in overdue if n not in traced][: SHOWN_TRACES - len(traced)]
 
 
 class MessageTraces:
@@ -52,7 +52,7 @@ class MessageTraces:
 
     async def trace_wrong(self) -> None:
         """Trace the messages with a broken promise that have no trace yet."""
-        for wrong in self._record.account().wrong[:TOLD]:
+        for wrong in self._record.account().wrong[:SHOWN_TRACES]:
             await self._trace(wrong.n)
 
     async def _watch(self, began: float) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 
 import orjson
 
-from localfabric.chaos.delivery_record import DeliveryRecord, Message
+from localfabric.chaos.delivery_record import DeliveryRecord, RecordedMessage
 from newsfabric.amqp import Message as AmqpMessage
 from newsfabric.backoff import Backoff
 from newsfabric.errors import AccessRefused
@@ -88,7 +88,7 @@ class Publishing:
 
     async def _send(self, n: int, topic: str, region: str) -> None:
         now = time.time()
-        entry = Message(
+        entry = RecordedMessage(
             n=n, topic=topic, klass=self._topics[topic], region=region, sent=now - self._began
         )
         self._record.sent(entry)

@@ -12,19 +12,19 @@ from typing import IO, Final
 import orjson
 
 from localfabric.chaos.delivery_record import DeliveryRecord
-from localfabric.chaos.reading import Plan, read_line
+from localfabric.chaos.reading import ReaderPlan, read_line
 from newsfabric.errors import WorldError
 
 _READY_WITHIN: Final = 90.0
 _LINE_LIMIT: Final = 1 << 20
 
 
-def _first_line(run: str, seed: int, plans: Sequence[Plan]) -> bytes:
+def _first_line(run: str, seed: int, plans: Sequence[ReaderPlan]) -> bytes:
     document = {"run": run, "seed": seed, "plans": [dataclasses.asdict(plan) for plan in plans]}
     return orjson.dumps(document) + b"\n"
 
 
-class Readers:
+class ReaderProcess:
     """The readers' process, whose lines are entered into the record."""
 
     def __init__(
@@ -42,8 +42,14 @@ class Readers:
     @classmethod
     @asynccontextmanager
     async def start(
-        cls, plans: Sequence[Plan], record: DeliveryRecord, log: IO[str], *, run: str, seed: int
-    ) -> AsyncGenerator[Readers]:
+        cls,
+        plans: Sequence[ReaderPlan],
+        record: DeliveryRecord,
+        log: IO[str],
+        *,
+        run: str,
+        seed: int,
+    ) -> AsyncGenerator[ReaderProcess]:
         """Start the process; it ends with the block."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "localfabric.chaos.crowd"),

@@ -20,10 +20,10 @@ from typing import Any, Final, TextIO
 from localfabric.chaos.delivery_record import (
     ABSENT,
     Arrival,
-    Connection,
     DeliveryRecord,
     Gap,
     ReaderProfile,
+    RecordedConnection,
     Sort,
 )
 from localfabric.chaos.rereading import read_history
@@ -45,7 +45,7 @@ _REWIND: Final = "5m"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ReaderPlan:
     """A reader's topics and habits. ``regions``: endpoints' URLs, the reader's home first.
 
     ``stays`` is the mean duration (s) of a connection; None: until it breaks. ``away`` is the mean
@@ -75,7 +75,7 @@ class Plan:
 
 def make_plans(
     topics: Sequence[str], endpoints: Sequence[str], *, count: int, seed: int, minutes: float
-) -> list[Plan]:
+) -> list[ReaderPlan]:
     """Make ``count`` readers with two topics each, for a run of ``minutes``.
 
     Half stay, a quarter reconnect, a sixth roam, the rest is absent.
@@ -91,7 +91,7 @@ def make_plans(
         if n // 6 % 6 == 0:
             transport = "sse"
         plans.append(
-            Plan(
+            ReaderPlan(
                 name=f"{habit}-{n}",
                 habit=habit,
                 topics=tuple(rng.sample(topics, 2)),
@@ -133,7 +133,7 @@ def read_line(line: str, record: DeliveryRecord, began: float) -> None:
     elif what == "reread":
         record.reread(reader, int(rest[0]), at)
     elif what == "connected":
-        record.connected(reader, Connection(int(connection), at, rest[0]))
+        record.connected(reader, RecordedConnection(int(connection), at, rest[0]))
     elif what == "recovered":
         topic, asked = rest
         record.recovered(reader, topic, asked=float(asked) - began, at=at)
@@ -145,14 +145,14 @@ def read_line(line: str, record: DeliveryRecord, began: float) -> None:
     elif what == "dismiss":
         record.dismissed(int(rest[0]))
     elif what == "dismissed":
-        record.dismissal_heard(int(rest[0]))
+        record.dismissal_seen(int(rest[0]))
 
 
 class ChaosReader:
     """A reader for the whole run. An absent reader comes back when it is ``called``."""
 
     def __init__(
-        self, plan: Plan, log: EventWriter, rng: random.Random, called: asyncio.Event
+        self, plan: ReaderPlan, log: EventWriter, rng: random.Random, called: asyncio.Event
     ) -> None:
         self._plan = plan
         self._stays = plan.stays

@@ -9,9 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from localfabric.chaos.delivery_record import Account, Delays, Gap, Message, Wrong
-from localfabric.chaos.message_traces import TOLD
-from localfabric.chaos.run import Done, Outcome
+from localfabric.chaos.delivery_record import (
+    DeliveryAccount,
+    DeliveryDelays,
+    Gap,
+    RecordedMessage,
+    Wrong,
+)
+from localfabric.chaos.message_traces import SHOWN_TRACES
+from localfabric.chaos.run import ChaosOutcome, InjectedFault
 from localfabric.plot import Band, Line, Panel, draw
 
 _AROUND: Final = 15.0
@@ -19,7 +25,7 @@ _AROUND: Final = 15.0
 _GAPS: Final = 40
 
 
-def write_report(outcome: Outcome, folder: Path) -> Account:
+def write_report(outcome: ChaosOutcome, folder: Path) -> DeliveryAccount:
     """Write all three files; return the account."""
     account = outcome.record.account()
     rows = [_fault_row(outcome, n) for n in range(len(outcome.faults))]
@@ -31,7 +37,7 @@ def write_report(outcome: Outcome, folder: Path) -> Account:
         "kept": account.kept,
         "settled_after": outcome.settled_after,
         "account": dataclasses.asdict(account) | {"wrong": wrongs},
-        "gaps": [{"reader": gap.reader} | _gap(gap) for gap in outcome.record.told_gaps],
+        "gaps": [{"reader": gap.reader} | _gap(gap) for gap in outcome.record.reported_gaps],
         "faults": rows,
         "errors": list(outcome.faulty),
     }
@@ -42,7 +48,7 @@ def write_report(outcome: Outcome, folder: Path) -> Account:
     return account
 
 
-def verdict(account: Account) -> str:
+def verdict(account: DeliveryAccount) -> str:
     """Return the results in one line."""
     return (
         f"{account.published} published, {account.receipted} receipted, "
@@ -52,21 +58,21 @@ def verdict(account: Account) -> str:
     )
 
 
-def broken(outcome: Outcome, account: Account) -> Iterator[str]:
-    """Yield each broken promise with its message's trace, the first :data:`TOLD` of them."""
-    for wrong in account.wrong[:TOLD]:
+def broken(outcome: ChaosOutcome, account: DeliveryAccount) -> Iterator[str]:
+    """Yield the first :data:`SHOWN_TRACES` broken promises, each with its message's trace."""
+    for wrong in account.wrong[:SHOWN_TRACES]:
         found = _wrong(outcome, wrong)
         yield "\n    ".join((_wrong_text(found), *found["trace"]))
-    if len(account.wrong) > TOLD:
-        yield f"… and {len(account.wrong) - TOLD} more in report.json"
+    if len(account.wrong) > SHOWN_TRACES:
+        yield f"… and {len(account.wrong) - SHOWN_TRACES} more in report.json"
 
 
-def _fault_row(outcome: Outcome, n: int) -> dict[str, Any]:
+def _fault_row(outcome: ChaosOutcome, n: int) -> dict[str, Any]:
     done = outcome.faults[n]
     later = outcome.faults[n + 1 :]
     until = later[0].began if later else outcome.seconds
-    delays = Delays.of(outcome.record.delays(since=done.began, until=until))
-    gold = Delays.of(outcome.record.delays(since=done.began, until=until, klass="gold"))
+    delays = DeliveryDelays.of(outcome.record.delays(since=done.began, until=until))
+    gold = DeliveryDelays.of(outcome.record.delays(since=done.began, until=until, klass="gold"))
     return {
         "at": round(done.began, 1),
         "lasted": None if done.healed is None else round(done.healed - done.began, 1),
@@ -78,7 +84,7 @@ def _fault_row(outcome: Outcome, n: int) -> dict[str, Any]:
     }
 
 
-def _wrong(outcome: Outcome, wrong: Wrong) -> dict[str, Any]:
+def _wrong(outcome: ChaosOutcome, wrong: Wrong) -> dict[str, Any]:
     record = outcome.record
     message = record.messages[wrong.n]
     had = record.first.get(wrong.n, {})
@@ -121,7 +127,7 @@ def _gap(gap: Gap) -> dict[str, Any]:
     return {"at": round(gap.at, 2), "topic": gap.topic, "reason": gap.reason}
 
 
-def _during(faults: tuple[Done, ...], message: Message) -> str | None:
+def _during(faults: tuple[InjectedFault, ...], message: RecordedMessage) -> str | None:
     """Return the last fault that began before the message's receipt, or soon after."""
     end = (message.receipted or message.sent) + _AROUND
     near = [done for done in faults if done.began <= end]
@@ -145,7 +151,10 @@ def _wrong_text(found: dict[str, Any]) -> str:
 
 
 def _markdown(
-    outcome: Outcome, account: Account, rows: list[dict[str, Any]], wrongs: list[dict[str, Any]]
+    outcome: ChaosOutcome,
+    account: DeliveryAccount,
+    rows: list[dict[str, Any]],
+    wrongs: list[dict[str, Any]],
 ) -> Iterator[str]:
     options = outcome.options
     yield f"# Chaos run of {_date(outcome.started_at)}"
@@ -184,7 +193,7 @@ def _markdown(
         gold = "" if row["gold"] is None else _time(row["gold"]["worst"])
         what = row["what"] + (f" ({row['error']})" if row["error"] else "")
         yield f"| {row['at']:.0f} s | {what} | {lasted} | {_cells(row['delays'])} | {gold} |"
-    if gaps := outcome.record.told_gaps:
+    if gaps := outcome.record.reported_gaps:
         yield ""
         yield "## Who was told that something may be missing"
         yield ""
@@ -196,20 +205,20 @@ def _markdown(
     if wrongs:
         yield ""
         yield "## Broken promises"
-        for found in wrongs[:TOLD]:
+        for found in wrongs[:SHOWN_TRACES]:
             yield from ("", _wrong_text(found), "", "```", *found["trace"], "```")
-        if len(wrongs) > TOLD:
+        if len(wrongs) > SHOWN_TRACES:
             yield ""
-            yield f"… and {len(wrongs) - TOLD} more in report.json"
+            yield f"… and {len(wrongs) - SHOWN_TRACES} more in report.json"
 
 
-def _gap_row(outcome: Outcome, gap: Gap) -> str:
+def _gap_row(outcome: ChaosOutcome, gap: Gap) -> str:
     before = outcome.record.connections(gap.reader, since=gap.at, until=gap.at)
     url = before[-1].url if before else ""
     return f"| {gap.at:.1f} s | {gap.reader} | {gap.topic} | {url} | {gap.reason} |"
 
 
-def _account_rows(outcome: Outcome, account: Account) -> Iterator[tuple[str, str]]:
+def _account_rows(outcome: ChaosOutcome, account: DeliveryAccount) -> Iterator[tuple[str, str]]:
     yield "messages published", str(account.published)
     yield "with a receipt", str(account.receipted)
     yield "rejected", str(account.rejected)
@@ -242,7 +251,7 @@ def _time(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
-def _plot(outcome: Outcome, account: Account) -> str:
+def _plot(outcome: ChaosOutcome, account: DeliveryAccount) -> str:
     record = outcome.record
     last = max((at for had in record.first.values() for at in had.values()), default=0.0)
     seconds = int(max(outcome.seconds, last)) + 1
@@ -256,7 +265,7 @@ def _plot(outcome: Outcome, account: Account) -> str:
         delays[_second(message.sent, seconds)] += [
             at - message.sent for at in record.prompt(message.n)
         ]
-    of = [Delays.of(samples) for samples in delays]
+    of = [DeliveryDelays.of(samples) for samples in delays]
     rates = [Line("deliveries/s", delivered), Line("sent to readers/s", owed)]
     waits = [
         Line("worst", [None if d is None else d.worst for d in of]),

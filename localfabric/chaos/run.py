@@ -17,7 +17,7 @@ from localfabric.chaos.delivery_record import DeliveryRecord
 from localfabric.chaos.devices import USERS, make_devices
 from localfabric.chaos.message_traces import MessageTraces
 from localfabric.chaos.publishing import TOPICS, Publishing
-from localfabric.chaos.reader_process import Readers
+from localfabric.chaos.reader_process import ReaderProcess
 from localfabric.chaos.reading import make_plans
 from localfabric.chaos.schedule import Fault, make_outages, make_schedule
 from localfabric.world.faults import LINK, Faults
@@ -26,7 +26,7 @@ from localfabric.world.layout import WorldLayout
 from localfabric.world.parts import (
     FEED_PART,
     STORE_PART,
-    Part,
+    WorldPart,
     box_name,
     find_parts,
     link_parts,
@@ -61,7 +61,7 @@ class ChaosOptions:
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
-class Done:
+class InjectedFault:
     """A fault as it was carried out; times as in the record."""
 
     fault: Fault
@@ -71,7 +71,7 @@ class Done:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ChaosOutcome:
     """The data of a report. ``settled_after``: seconds from the last message; None: never.
 
     ``traces`` are by message number, of messages lost or doubled and perhaps others.
@@ -82,7 +82,7 @@ class Outcome:
     options: ChaosOptions
     seconds: float
     record: DeliveryRecord
-    faults: tuple[Done, ...]
+    faults: tuple[InjectedFault, ...]
     settled_after: float | None
     faulty: tuple[str, ...]
     traces: Mapping[int, str]
@@ -90,7 +90,7 @@ class Outcome:
 
 async def run_chaos(
     layout: WorldLayout, options: ChaosOptions, say: Callable[[str], None], *, log: IO[str]
-) -> Outcome:
+) -> ChaosOutcome:
     """Run it. WorldError if it can't begin, or the readers' process dies.
 
     ``log`` gets all events of readers, in the lines of
@@ -118,7 +118,7 @@ async def run_chaos(
     urls = {region.name: [b.amqp_url for b in region.client] for region in layout.regions}
     say(f"{options.readers} readers and {len(devices)} devices of {USERS} users connect")
     message_traces = MessageTraces(layout, record, run=run)
-    async with Readers.start(everyone, record, log, run=run, seed=options.seed) as readers:
+    async with ReaderProcess.start(everyone, record, log, run=run, seed=options.seed) as readers:
         await readers.ready()
         began = time.time()
         readers.begin(began)
@@ -138,7 +138,7 @@ async def run_chaos(
             settled_after = await settle(record, say)
         readers.check()
         await message_traces.trace_wrong()
-    return Outcome(
+    return ChaosOutcome(
         run=run,
         started_at=began,
         options=options,
@@ -160,7 +160,7 @@ def kinds(layout: WorldLayout, there: Mapping[str, WorldQueue]) -> dict[str, lis
         "store link": [name for name in pieces if name.endswith(STORE_PART)],
         "feed link": [name for name in pieces if name.endswith(FEED_PART)],
     }
-    named: list[Part | WorldQueue] = [*parts(layout).values(), *there.values()]
+    named: list[WorldPart | WorldQueue] = [*parts(layout).values(), *there.values()]
     for each in named:
         found.setdefault(each.kind, []).append(each.name)
     return found
@@ -181,7 +181,7 @@ class _Breaker:
         self._began = began
         self._say = say
         self._faults = Faults(layout.paths.state)
-        self.done: list[Done] = []
+        self.done: list[InjectedFault] = []
 
     async def carry_out(self, schedule: tuple[Fault, ...]) -> None:
         """Break and heal each in its time; faults may overlap."""
@@ -191,16 +191,16 @@ class _Breaker:
 
     async def _carry_out(self, fault: Fault) -> None:
         await self._until(fault.at)
-        done = Done(fault=fault, began=self._now())
+        done = InjectedFault(fault=fault, began=self._now())
         self.done.append(done)
         try:
             await asyncio.to_thread(self._break, fault)
-            self._tell(f"{fault.verb} {fault.name}")
+            self._report(f"{fault.verb} {fault.name}")
             await self._until(done.began + fault.lasts)
             await asyncio.to_thread(self._heal, fault)
         except NewsfabricError as exc:
             done.error = str(exc)
-            self._tell(f"{fault.verb} {fault.name}: {exc}")
+            self._report(f"{fault.verb} {fault.name}: {exc}")
         done.healed = self._now()
 
     async def heal_all(self) -> None:
@@ -240,7 +240,7 @@ class _Breaker:
     async def _until(self, at: float) -> None:
         await asyncio.sleep(max(0.0, at - self._now()))
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         self._say(f"{self._now():6.1f} s  {text}")
 
 

@@ -92,7 +92,7 @@ def cont(names: Sequence[str], state: Path, as_json: bool, after: float) -> None
 def heal(
     names: Sequence[str], state: Path, as_json: bool, after: float, wait: bool, timeout: float
 ) -> None:
-    """Mend what is broken: all of it, without a NAME.
+    """Repair what is broken: all of it, without a NAME.
 
     What is dead is started, what is stopped goes on, and links let everything through.
     """
@@ -151,7 +151,7 @@ def _await_whole(state: Path, seconds: float) -> None:
 def cut(names: Sequence[str], state: Path, as_json: bool, after: float) -> None:
     """Cut links between regions, silently.
 
-    Nothing goes through, and nobody is told. NAME is a link, such as oregon-dublin-link, or a
+    Nothing passes, and no end is notified. NAME is a link, such as oregon-dublin-link, or a
     region: all of its links. Where two regions have Cassandra, oregon-dublin-store is what the
     stores tell each other, oregon-dublin-feed the rest.
     """

@@ -32,7 +32,7 @@ from operations.cli.options import examples, json_option, state_option, with_sta
 @json_option
 @click.pass_context
 def doctor(context: click.Context, state: Path, port_base: int, as_json: bool) -> None:
-    """Look at all that a world on this machine needs, and say what to do where something is wrong.
+    """Check all that a world on this machine needs, and give advice where something is wrong.
 
     A line each: Python, RabbitMQ, Erlang, the data plane, ports, memory, descriptors, the clock,
     the disk, and what an earlier world has left. It starts and changes nothing. Exits with 1 if

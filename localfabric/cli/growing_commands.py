@@ -64,7 +64,7 @@ def _check_last(emptied: Sequence[str], *, last: bool) -> None:
         return
     text = f"{' and '.join(emptied)} will have no box, so nobody can connect there"
     if not _is_asked():
-        raise ConfigError(f"{text}: say --last if that is meant")
+        raise ConfigError(f"{text}: use --last if that is meant")
     confirm(f"{text}. Drain the last box?", err=True)
 
 

@@ -33,11 +33,11 @@ async def watch_world(running: Running) -> None:
 
 async def _say_deaths(running: Running) -> None:
     terminal = console(stderr=True)
-    said: set[str] = set()
+    shown: set[str] = set()
     while True:
         for name, ending in running.died().items():
-            if name not in said:
-                said.add(name)
+            if name not in shown:
+                shown.add(name)
                 terminal.print(f"{name} {ending}", soft_wrap=True)
         await asyncio.sleep(_EVERY)
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from localfabric.world.layout import WorldLayout
 from localfabric.world.options import PROXY
-from localfabric.world.start import Progress as StartProgress
+from localfabric.world.start import StartProgress
 from newsfabric.console import console
 
 # Canaries are sent each second; an older one (ms) means that its shovel is broken.

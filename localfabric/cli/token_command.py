@@ -34,7 +34,7 @@ def token(user: str, state: Path, topics: tuple[str, ...], ttl: float, operator:
     """Print a token with which readers of the running world log in as USER.
 
     For trying things out: it is signed by a key that `newsfabric up` has made in the world's
-    folder. Elsewhere the site's own accounts issue tokens, and gateways are told their keys.
+    folder. Elsewhere the site's own accounts issue tokens, and gateways get their keys.
     """
     from localfabric.world.issuer import issue
     from localfabric.world.state import read_running

@@ -22,7 +22,7 @@ from localfabric.world.start import bring_up, check_ports, write_files
 from localfabric.world.state import (
     Notes,
     check_free,
-    engine_said,
+    engine_variables,
     locked,
     make_folder,
     shown,
@@ -48,7 +48,7 @@ def topics_file(chosen: Path | None) -> Path:
     for candidate in candidates:
         if candidate.is_file():
             return candidate
-    raise ConfigError(f"there is no {candidates[0]}: say where it is with --topics")
+    raise ConfigError(f"there is no {candidates[0]}: name it with --topics")
 
 
 def start_limit(layout: WorldLayout) -> float:
@@ -78,7 +78,7 @@ def run_up(
         check_free(state)
         check_ports(layout)
         keeper = process_id(os.getpid())
-        engine = engine_said(os.environ)
+        engine = engine_variables(os.environ)
         notes = Notes(
             options=options, processes=dict(planned(layout)), keeper=keeper, engine=engine
         )

@@ -130,7 +130,7 @@ def up(
     """Start a whole fabric on this machine: RabbitMQ nodes, services and gateways, on loopback.
 
     It is ready when a canary published in each region has reached a reader at every gateway.
-    Otherwise this says what isn't ready, stops everything and exits with 1.
+    Otherwise it lists what isn't ready, stops everything and exits with 1.
     """
     from localfabric.cli.up import run_up, topics_file
 

@@ -13,7 +13,7 @@ from localfabric.nodes.ports import free_ports
 from localfabric.nodes.processes import LocalProcesses
 from localfabric.world.broker import (
     START_TIMEOUT,
-    Broker,
+    WorldBroker,
     answers,
     broker_command,
     entrance,
@@ -30,7 +30,7 @@ from newsfabric.errors import WorldError
 class LocalBrokers(LocalProcesses):
     """Nodes that share an epmd, each a broker of its own: start, kill, start again."""
 
-    def __init__(self, folder: Path, home: RabbitmqHome, brokers: Sequence[Broker]) -> None:
+    def __init__(self, folder: Path, home: RabbitmqHome, brokers: Sequence[WorldBroker]) -> None:
         super().__init__(folder)
         self._home = home
         self._brokers = {broker.name: broker for broker in brokers}
@@ -82,13 +82,13 @@ class LocalBrokers(LocalProcesses):
             # At the end of the interpreter Popen warns about children that seem to run still.
             process.returncode = 0
 
-    def _serves(self, broker: Broker) -> bool:
+    def _serves(self, broker: WorldBroker) -> bool:
         return answers(broker.amqp_port) and listening(broker.management_port)
 
-    def _run(self, name: str, command: Sequence[str], broker: Broker) -> None:
+    def _run(self, name: str, command: Sequence[str], broker: WorldBroker) -> None:
         self._spawn(name, command, self._environment(broker), self.folder)
 
-    def _environment(self, broker: Broker) -> dict[str, str]:
+    def _environment(self, broker: WorldBroker) -> dict[str, str]:
         return environment(
             broker, self._home, os.environ, marker=self.folder, erlang=self.folder / "erlang"
         )
@@ -114,7 +114,7 @@ class LocalNode(LocalBrokers):
         for_publishers: bool = False,
     ) -> None:
         amqp, management, distribution, epmd = free_ports(4)
-        broker = Broker(
+        broker = WorldBroker(
             name=name,
             folder=folder / "node",
             amqp_port=amqp,
@@ -139,6 +139,6 @@ class LocalNode(LocalBrokers):
         """The base URL of its management API."""
         return self.broker.management_url
 
-    def _serves(self, broker: Broker) -> bool:
+    def _serves(self, broker: WorldBroker) -> bool:
         # The TLS listener starts later than the one that answers here.
         return super()._serves(broker) and all(map(listening, self._also_on))

@@ -66,7 +66,7 @@ START_TIMEOUT: Final = 120.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Broker:
+class WorldBroker:
     """The description of a node: its name, its folder, its ports.
 
     ``frame_max`` (bytes) bounds a frame, and so a message's properties, ``message_max`` (bytes) its
@@ -106,7 +106,7 @@ class Broker:
         return f"http://{HOST}:{self.management_port}"
 
 
-def entrance(broker: Broker) -> Broker:
+def entrance(broker: WorldBroker) -> WorldBroker:
     """Return ``broker`` as publishers may use it, with timestamps and smaller frames and messages.
 
     Other brokers add no timestamps. RabbitMQ 4 closes a connection over a ``timestamp_in_ms`` that
@@ -122,7 +122,7 @@ def entrance(broker: Broker) -> Broker:
     )
 
 
-def configuration(broker: Broker, version: str) -> str:
+def configuration(broker: WorldBroker, version: str) -> str:
     """Return the ``rabbitmq.conf`` of ``broker`` for a RabbitMQ of ``version``."""
     lines = [
         f"listeners.tcp.default = {HOST}:{broker.amqp_port}",
@@ -163,7 +163,12 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 def environment(
-    broker: Broker, home: RabbitmqHome, environ: Mapping[str, str], *, marker: Path, erlang: Path
+    broker: WorldBroker,
+    home: RabbitmqHome,
+    environ: Mapping[str, str],
+    *,
+    marker: Path,
+    erlang: Path,
 ) -> dict[str, str]:
     """Return the environment of ``broker`` (or its ctl), on top of a person's ``environ``.
 
@@ -207,7 +212,7 @@ def environment(
     )
 
 
-def prepare(broker: Broker, home: RabbitmqHome) -> None:
+def prepare(broker: WorldBroker, home: RabbitmqHome) -> None:
     """Write the node's files for the RabbitMQ of ``home``; data of an earlier run are kept.
 
     WorldError if the host of its name, ``NAME@localhost``, can't be resolved.
@@ -234,7 +239,7 @@ def prepare(broker: Broker, home: RabbitmqHome) -> None:
     _write(broker.folder / "rabbitmq-env.conf", "")
 
 
-def _modules(broker: Broker, home: RabbitmqHome) -> Path:
+def _modules(broker: WorldBroker, home: RabbitmqHome) -> Path:
     return broker.folder.parent / f"modules-{home.version}"
 
 

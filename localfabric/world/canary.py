@@ -16,8 +16,8 @@ from typing import Final
 
 import orjson
 
-from localfabric.world.broker import Broker
-from localfabric.world.layout import Box, RegionLayout, WorldLayout
+from localfabric.world.broker import WorldBroker
+from localfabric.world.layout import RegionLayout, WorldBox, WorldLayout
 from localfabric.world.options import PROXY
 from newsfabric.amqp import Message, Properties
 from newsfabric.amqp.link import connect as connect_link
@@ -76,7 +76,7 @@ class Canaries:
             if task.done() and not task.cancelled() and (error := task.exception()):
                 raise error
 
-    async def _publish(self, place: str, broker: Broker) -> None:
+    async def _publish(self, place: str, broker: WorldBroker) -> None:
         link = await connect_link([broker.amqp_url], name=f"canary of {place}")
         try:
             publisher = await link.publisher(in_flight=10)
@@ -98,19 +98,19 @@ class Canaries:
         body = orjson.dumps({"canary": self._token, "region": place})
         return Message(CANARY_TOPIC, body, properties)
 
-    async def _listen(self, box: Box) -> None:
+    async def _listen(self, box: WorldBox) -> None:
         while self._missing[box.name]:
             with suppress(Disconnected):
                 await self._listen_once(box)
             await asyncio.sleep(_EVERY)
 
-    async def _listen_once(self, box: Box) -> None:
+    async def _listen_once(self, box: WorldBox) -> None:
         async with await connect(_gateway_of(box)) as reader:
             await reader.subscribe(CANARY_TOPIC)
             while self._missing[box.name]:
                 self._seen(box, await anext(reader))
 
-    def _seen(self, box: Box, push: Push) -> None:
+    def _seen(self, box: WorldBox, push: Push) -> None:
         body = push.fields.get("body")
         if push.is_message and isinstance(body, dict) and body.get("canary") == self._token:
             self._missing[box.name].discard(str(body.get("region")))
@@ -130,5 +130,5 @@ def _listed(endpoints: Endpoints) -> set[str]:
     return {gateway.websocket_url for gateway in endpoints.gateways}
 
 
-def _gateway_of(box: Box) -> Endpoint:
+def _gateway_of(box: WorldBox) -> Endpoint:
     return Endpoint(sockjs_url=box.sockjs_url, websocket_url=box.websocket_url, sse_url=box.sse_url)

@@ -18,17 +18,17 @@ _OPTION: Final = "--control"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Dataplane:
+class LivingDataplane:
     """A living data plane, and the socket on which it listens for its control plane."""
 
     process: ProcessId
     socket: Path
 
 
-def dataplanes(state: Path) -> list[Dataplane]:
+def dataplanes(state: Path) -> list[LivingDataplane]:
     """Return every living data plane of the world in ``state``."""
     found = ((process, control_socket(arguments_of(process))) for process in marked(state))
-    return [Dataplane(process, socket) for process, socket in found if socket is not None]
+    return [LivingDataplane(process, socket) for process, socket in found if socket is not None]
 
 
 def control_socket(arguments: list[str]) -> Path | None:

@@ -1,6 +1,6 @@
 """The checks of ``newsfabric doctor``: a finding for each thing on this machine that a world needs.
 
-Judging is pure: from an observation to a :class:`Finding`, with advice unless all is well. The
+Judging is pure: from an observation to a :class:`DoctorLine`, with advice unless all is well. The
 observations use the code of a real start (:mod:`~localfabric.world.rabbitmq_homes`,
 :mod:`~localfabric.world.start`, the gateway's own program), so the two can't differ.
 """
@@ -53,7 +53,7 @@ _DATAPLANE: Final = "from gateway.native.program import find_program; print(find
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorLine:
     """A line: its subject, its level, its state, and the advice (empty if none is needed)."""
 
     what: str
@@ -62,7 +62,7 @@ class Finding:
     do: str = ""
 
 
-def examine(options: WorldOptions, state: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
+def examine(options: WorldOptions, state: Path, environ: Mapping[str, str]) -> Iterator[DoctorLine]:
     """Yield a finding for each thing that a world of ``options`` in ``state`` needs."""
     yield python(sys.version_info[:3], platform.python_implementation())
     home: RabbitmqHome | None = None
@@ -70,9 +70,9 @@ def examine(options: WorldOptions, state: Path, environ: Mapping[str, str]) -> I
         chosen = with_environments(options, environ)
         home = find_rabbitmqs(chosen, environ)[options.regions[0]]
     except (NewsfabricError, OSError) as exc:
-        yield Finding("RabbitMQ", "error", "none that can be run", str(exc))
+        yield DoctorLine("RabbitMQ", "error", "none that can be run", str(exc))
     else:
-        yield Finding("RabbitMQ", "ok", f"{home.version} in {home.sbin.parent}")
+        yield DoctorLine("RabbitMQ", "ok", f"{home.version} in {home.sbin.parent}")
         yield erlang(*_run(["erl", "-noshell", "-eval", _OTP], {**environ, **home.environment}))
     wanted = environ.get("NEWSFABRIC_GATEWAY_ENGINE", "auto")
     yield dataplane(*_run([sys.executable, "-c", _DATAPLANE], environ), wanted)
@@ -86,7 +86,7 @@ def examine(options: WorldOptions, state: Path, environ: Mapping[str, str]) -> I
     yield disk(*_room(state))
 
 
-def worst(findings: list[Finding]) -> Level:
+def worst(findings: list[DoctorLine]) -> Level:
     """Return the worst level among the findings."""
     order: tuple[Level, ...] = ("error", "warning")
     return next((level for level in order if any(f.level == level for f in findings)), "ok")
@@ -95,116 +95,125 @@ def worst(findings: list[Finding]) -> Level:
 # --- judging ---
 
 
-def python(version: tuple[int, int, int], implementation: str) -> Finding:
+def python(version: tuple[int, int, int], implementation: str) -> DoctorLine:
     """Judge whether newsfabric runs on this Python."""
-    said = f"{implementation} {'.'.join(map(str, version))}"
+    state = f"{implementation} {'.'.join(map(str, version))}"
     if version < _PYTHON:
-        return Finding("Python", "error", said, "install Python 3.11 or newer, then `make setup`")
-    return Finding("Python", "ok", said)
+        return DoctorLine(
+            "Python", "error", state, "install Python 3.11 or newer, then `make setup`"
+        )
+    return DoctorLine("Python", "ok", state)
 
 
-def erlang(said: str, trouble: str) -> Finding:
+def erlang(state: str, trouble: str) -> DoctorLine:
     """Judge whether the Erlang of the RabbitMQ that was found runs."""
     if trouble:
         todo = "install erlang-base again, or name another RabbitMQ with NEWSFABRIC_RABBITMQ_HOME"
-        return Finding("Erlang", "error", f"it doesn't run: {trouble}", todo)
-    return Finding("Erlang", "ok", f"OTP {said}")
+        return DoctorLine("Erlang", "error", f"it doesn't run: {trouble}", todo)
+    return DoctorLine("Erlang", "ok", f"OTP {state}")
 
 
-def dataplane(program: str, trouble: str, wanted: str) -> Finding:
+def dataplane(program: str, trouble: str, wanted: str) -> DoctorLine:
     """Judge whether gateways have the native engine, given the ``wanted`` engine."""
     if not trouble:
-        return Finding("data plane", "ok", program)
+        return DoctorLine("data plane", "ok", program)
     if wanted == "tornado":
-        return Finding("data plane", "ok", "not built, and NEWSFABRIC_GATEWAY_ENGINE wants none")
+        return DoctorLine("data plane", "ok", "not built, and NEWSFABRIC_GATEWAY_ENGINE wants none")
     level: Level = "error" if wanted == "native" else "warning"
     todo = "`make dataplane` builds it, and installs Rust if it is missing"
-    return Finding("data plane", level, "not built, so gateways run the slower engine", todo)
+    return DoctorLine("data plane", level, "not built, so gateways run the slower engine", todo)
 
 
-def localhost(address: str) -> Finding:
+def localhost(address: str) -> DoctorLine:
     """Judge the address of localhost, which is in the names of RabbitMQ's nodes."""
     if not address:
         todo = 'put "127.0.0.1 localhost" into /etc/hosts'
-        return Finding("localhost", "error", "is no name on this machine", todo)
-    return Finding("localhost", "ok", address)
+        return DoctorLine("localhost", "error", "is no name on this machine", todo)
+    return DoctorLine("localhost", "ok", address)
 
 
-def ports(taken: str, *, runs: bool) -> Finding:
+def ports(taken: str, *, runs: bool) -> DoctorLine:
     """Judge the ports. ``taken``: a taken port, with advice; ``runs``: a world there has it."""
     if not taken:
-        return Finding("ports", "ok", "free")
+        return DoctorLine("ports", "ok", "free")
     if runs:
-        return Finding("ports", "ok", "taken by the world that runs")
+        return DoctorLine("ports", "ok", "taken by the world that runs")
     what, _, todo = taken.partition(": ")
-    return Finding("ports", "error", what, todo)
+    return DoctorLine("ports", "error", what, todo)
 
 
-def memory(found: MemoryLeft) -> Finding:
+def memory(found: MemoryLeft) -> DoctorLine:
     """Judge the memory that a world can have."""
     available, group = found.available, found.group
-    said = f"{available / (1 << 30):.1f} GiB available"
+    state = f"{available / (1 << 30):.1f} GiB available"
     if group:
-        said += f" by the limit of {group}"
+        state += f" by the limit of {group}"
     first = "raise that limit, or end" if group else "end"
     todo = (
         f"{first} other programs; a world of two regions takes about 2 GiB, --regions a takes half"
     )
     if available < _LEAST_MEMORY:
-        return Finding("memory", "error", said, todo)
-    return _bounded("memory", available, _MEMORY, said, todo)
+        return DoctorLine("memory", "error", state, todo)
+    return _bounded("memory", available, _MEMORY, state, todo)
 
 
-def descriptors(most: int) -> Finding:
+def descriptors(most: int) -> DoctorLine:
     """Judge the limit of descriptors; ``most``: the hard limit of a process."""
-    said = "no limit" if most == resource.RLIM_INFINITY else f"{most} a process"
+    state = "no limit" if most == resource.RLIM_INFINITY else f"{most} a process"
     todo = "raise the limit (ulimit -Hn, or LimitNOFILE of the service): one is a reader's"
     if most != resource.RLIM_INFINITY and most < _LEAST_DESCRIPTORS:
-        return Finding("descriptors", "error", said, todo)
+        return DoctorLine("descriptors", "error", state, todo)
     room = _DESCRIPTORS if most == resource.RLIM_INFINITY else most
-    return _bounded("descriptors", room, _DESCRIPTORS, said, todo)
+    return _bounded("descriptors", room, _DESCRIPTORS, state, todo)
 
 
-def clock(year: int, state: int) -> Finding:
+def clock(year: int, state: int) -> DoctorLine:
     """Judge whether the clock can be right, and whether a service sets it, by adjtimex(2)'s
     ``state``."""
     if year < _YEAR:
-        return Finding("clock", "error", f"it says {year}", "set it: timedatectl set-ntp true")
+        return DoctorLine(
+            "clock", "error", f"its year is {year}", "set it: timedatectl set-ntp true"
+        )
     if state == _TIME_ERROR:
-        said = "nothing sets it, by the kernel's word"
         todo = "one machine may do without; between machines run chrony or systemd-timesyncd"
-        return Finding("clock", "warning", said, todo)
-    return Finding("clock", "ok", "set by a time service")
+        return DoctorLine("clock", "warning", "nothing sets it, by the kernel's word", todo)
+    return DoctorLine("clock", "ok", "set by a time service")
 
 
-def disk(free: int, folder: str, may_write: bool) -> Finding:
+def disk(free: int, folder: str, may_write: bool) -> DoctorLine:
     """Judge the ``free`` bytes of the disk that has the world's ``folder``."""
-    said = f"{free / (1 << 30):.1f} GiB free at {folder}"
+    state = f"{free / (1 << 30):.1f} GiB free at {folder}"
     if not may_write:
-        return Finding("disk", "error", f"{folder} can't be written", "choose another with --state")
+        return DoctorLine(
+            "disk", "error", f"{folder} can't be written", "choose another with --state"
+        )
     todo = "make room, or choose another place with --state"
     if free < _LEAST_DISK:
-        return Finding("disk", "error", said, todo)
-    return _bounded("disk", free, _DISK, said, todo)
+        return DoctorLine("disk", "error", state, todo)
+    return _bounded("disk", free, _DISK, state, todo)
 
 
-def _bounded(what: str, found: int, wanted: int, said: str, todo: str) -> Finding:
-    return Finding(what, "ok", said) if found >= wanted else Finding(what, "warning", said, todo)
+def _bounded(what: str, found: int, wanted: int, state: str, todo: str) -> DoctorLine:
+    return (
+        DoctorLine(what, "ok", state)
+        if found >= wanted
+        else DoctorLine(what, "warning", state, todo)
+    )
 
 
-def left(folder: str, *, processes: int, ready: bool, alive: bool, noted: bool) -> Finding:
+def left(folder: str, *, processes: int, ready: bool, alive: bool, noted: bool) -> DoctorLine:
     """Judge the world's ``folder``: the number of its ``processes``; ``alive``: some are in its
     notes; ``noted``: it has notes."""
     what, todo = "earlier world", "`newsfabric down` ends what is left of it"
     if not processes and not noted:
-        return Finding(what, "ok", f"nothing is left in {folder}")
+        return DoctorLine(what, "ok", f"nothing is left in {folder}")
     if not processes:
-        return Finding(what, "warning", f"a dead world's files are in {folder}", todo)
+        return DoctorLine(what, "warning", f"a dead world's files are in {folder}", todo)
     if alive and ready:
-        return Finding(what, "ok", f"a world runs in {folder}")
+        return DoctorLine(what, "ok", f"a world runs in {folder}")
     if alive:
-        return Finding(what, "warning", f"a world runs in {folder}, and isn't ready", todo)
-    return Finding(what, "error", f"{processes} processes of a dead world in {folder}", todo)
+        return DoctorLine(what, "warning", f"a world runs in {folder}, and isn't ready", todo)
+    return DoctorLine(what, "error", f"{processes} processes of a dead world in {folder}", todo)
 
 
 # --- looking ---
@@ -246,7 +255,7 @@ def _taken(options: WorldOptions, state: Path) -> str:
     return ""
 
 
-def _left(state: Path) -> tuple[Finding, bool]:
+def _left(state: Path) -> tuple[DoctorLine, bool]:
     """Return the finding about an earlier world, and whether that world runs."""
     folder = shown(state)
     count = len(marked(state))
@@ -254,7 +263,7 @@ def _left(state: Path) -> tuple[Finding, bool]:
         notes = read_notes(state)
     except WorldError as exc:
         todo = "remove the file, or choose --state"
-        return Finding("earlier world", "error", str(exc), todo), False
+        return DoctorLine("earlier world", "error", str(exc), todo), False
     alive = notes is not None and bool(notes.running())
     ready = notes is not None and notes.ready
     found = left(folder, processes=count, ready=ready, alive=alive, noted=has_notes(state))

@@ -17,7 +17,7 @@ from typing import Final, Literal
 from localfabric.world.cassandra_home import find_cassandra
 from localfabric.world.dataplanes import dataplanes
 from localfabric.world.layout import WorldLayout
-from localfabric.world.parts import Part, link_parts, links
+from localfabric.world.parts import WorldPart, link_parts, links
 from localfabric.world.processes import ProcessId, kill, pause, unpause
 from localfabric.world.programs import LINKS
 from localfabric.world.queues import WorldQueue
@@ -39,7 +39,7 @@ Signal = Literal["kill", "stop", "cont"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Done:
+class FaultEffect:
     """The action on the part ``name``, in a word or two; ``pid`` is that of its process."""
 
     name: str
@@ -55,7 +55,7 @@ class Faults:
         self._state = state
         self._homes: dict[str, RabbitmqHome] = {}
 
-    def apply(self, verb: Signal, parts: Sequence[Part]) -> list[Done]:
+    def apply(self, verb: Signal, parts: Sequence[WorldPart]) -> list[FaultEffect]:
         """Send each part the signal; WorldError, before any signal, if one can't get it."""
         act = {"kill": self._kill, "stop": self._stop, "cont": self._cont}[verb]
         processes = self._processes(parts)
@@ -65,33 +65,35 @@ class Faults:
                     raise WorldError(f"{part.name} is dead: `newsfabric chaos heal` starts it")
         return [act(part, processes[part.name]) for part in parts]
 
-    def heal(self, parts: Sequence[Part]) -> list[Done]:
+    def heal(self, parts: Sequence[WorldPart]) -> list[FaultEffect]:
         """Start dead parts, continue stopped ones, leave the rest alone."""
         with changing(self._state):
             return [self._heal(part, self._processes([part])[part.name]) for part in parts]
 
-    def cut(self, names: Sequence[str]) -> list[Done]:
+    def cut(self, names: Sequence[str]) -> list[FaultEffect]:
         """Cut links, silently, like a dead wire; WorldError if links are direct."""
         toxiproxy, proxies = self._links()
         for name in names:
             toxiproxy.cut(proxies[name])
-        return [Done(name, LINK, "cut") for name in names]
+        return [FaultEffect(name, LINK, "cut") for name in names]
 
-    def slow(self, names: Sequence[str], *, latency_ms: int, jitter_ms: int) -> list[Done]:
+    def slow(self, names: Sequence[str], *, latency_ms: int, jitter_ms: int) -> list[FaultEffect]:
         """Make links slow, each way; WorldError if links are direct."""
         toxiproxy, proxies = self._links()
         for name in names:
             toxiproxy.slow(proxies[name], latency_ms=latency_ms, jitter_ms=jitter_ms)
-        return [Done(name, LINK, f"slow, {latency_ms}±{jitter_ms} ms each way") for name in names]
+        return [
+            FaultEffect(name, LINK, f"slow, {latency_ms}±{jitter_ms} ms each way") for name in names
+        ]
 
-    def heal_links(self, names: Sequence[str]) -> list[Done]:
+    def heal_links(self, names: Sequence[str]) -> list[FaultEffect]:
         """Make links normal again."""
         toxiproxy, proxies = self._links()
         for name in names:
             toxiproxy.heal(proxies[name])
-        return [Done(name, LINK, "healed") for name in names]
+        return [FaultEffect(name, LINK, "healed") for name in names]
 
-    def lose(self, queues: Sequence[WorldQueue]) -> list[Done]:
+    def lose(self, queues: Sequence[WorldQueue]) -> list[FaultEffect]:
         """Delete queues with their messages; the fabric declares them again by itself.
 
         WorldError if a queue's broker doesn't answer.
@@ -116,12 +118,12 @@ class Faults:
             )
         return Toxiproxy(layout.toxiproxy_port), links(layout) | link_parts(layout)
 
-    def unwell(self, parts: Sequence[Part]) -> list[Part]:
+    def unwell(self, parts: Sequence[WorldPart]) -> list[WorldPart]:
         """Return those of ``parts`` that are dead or stopped."""
         processes = self._processes(parts)
         return [part for part in parts if (p := processes[part.name]) is None or p.stopped]
 
-    def _processes(self, parts: Sequence[Part]) -> dict[str, ProcessId | None]:
+    def _processes(self, parts: Sequence[WorldPart]) -> dict[str, ProcessId | None]:
         layout, notes = read_running(self._state)
         running = notes.running()
         planes = _dataplanes(layout)
@@ -133,49 +135,51 @@ class Faults:
         }
 
     @staticmethod
-    def _kill(part: Part, process: ProcessId | None) -> Done:
+    def _kill(part: WorldPart, process: ProcessId | None) -> FaultEffect:
         if process is None:
-            return Done(part.name, part.kind, "was dead")
+            return FaultEffect(part.name, part.kind, "was dead")
         kill([process])
-        return Done(part.name, part.kind, "killed", process.pid)
+        return FaultEffect(part.name, part.kind, "killed", process.pid)
 
     @staticmethod
-    def _stop(part: Part, process: ProcessId | None) -> Done:
+    def _stop(part: WorldPart, process: ProcessId | None) -> FaultEffect:
         assert process is not None
         pause(process)
-        return Done(part.name, part.kind, "stopped", process.pid)
+        return FaultEffect(part.name, part.kind, "stopped", process.pid)
 
     @staticmethod
-    def _cont(part: Part, process: ProcessId | None) -> Done:
+    def _cont(part: WorldPart, process: ProcessId | None) -> FaultEffect:
         assert process is not None
         unpause(process)
-        return Done(part.name, part.kind, "goes on", process.pid)
+        return FaultEffect(part.name, part.kind, "goes on", process.pid)
 
-    def _heal(self, part: Part, process: ProcessId | None) -> Done:
+    def _heal(self, part: WorldPart, process: ProcessId | None) -> FaultEffect:
         if process is not None and process.stopped:
             return self._cont(part, process)
         if process is not None:
-            return Done(part.name, part.kind, "was well", process.pid)
+            return FaultEffect(part.name, part.kind, "was well", process.pid)
         if part.kind == "dataplane":
             # The gateway restarts its data plane, if it has one at all.
-            return Done(part.name, part.kind, "left to its gateway")
+            return FaultEffect(part.name, part.kind, "left to its gateway")
         layout, notes = read_running(self._state)
         self._homes = self._homes or find_rabbitmqs(layout.options, os.environ)
         store = find_cassandra(_CHECKOUT, os.environ) if part.kind == "store node" else None
         running = Running(layout, notes, self._homes, store)
         running.start(part.name)
         started = running.notes.processes[part.name]
-        return Done(part.name, part.kind, "started", None if started is None else started.pid)
+        return FaultEffect(
+            part.name, part.kind, "started", None if started is None else started.pid
+        )
 
 
-async def _lose(queue: WorldQueue) -> Done:
+async def _lose(queue: WorldQueue) -> FaultEffect:
     async with Management(queue.management, Credentials()) as management:
         try:
             there = queue.queue in await management.queues()
             await management.delete_queue(queue.queue)
         except ManagementError as exc:
             raise WorldError(f"{queue.name} can't be lost: {exc}") from exc
-    return Done(queue.name, queue.kind, "lost" if there else "was not there")
+    return FaultEffect(queue.name, queue.kind, "lost" if there else "was not there")
 
 
 def _dataplanes(layout: WorldLayout) -> dict[str, ProcessId]:

@@ -1,7 +1,7 @@
 """Finds the world that a command is for: at once, or when it is ready for messages.
 
 Commands of `newsfabric` call this module through the entry point ``newsfabric.worlds``; they get a
-:class:`~operations.worlds.World`, not the layout.
+:class:`~operations.worlds.WorldPlaces`, not the layout.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from localfabric.world.layout import WorldLayout
 from localfabric.world.parts import parts
 from localfabric.world.state import read_notes, read_running, shown
 from newsfabric.errors import WorldError
-from operations.worlds import Process, Say, World
+from operations.worlds import ProcessAddress, Say, WorldPlaces
 
 # `newsfabric up --detach & newsfabric publish …` begin at the same moment.
 _MAY_APPEAR: Final = 3.0
@@ -25,17 +25,17 @@ _LOOK_AGAIN: Final = 0.1
 _READERS_FIRST: Final = 2.0
 
 
-def running(state: Path) -> World:
+def running(state: Path) -> WorldPlaces:
     """Return the running world: see :func:`operations.worlds.running_world`."""
     return world_of(read_running(state)[0])
 
 
-def to_read(state: Path, say: Say) -> World:
+def to_read(state: Path, say: Say) -> WorldPlaces:
     """Return a world to read from: see :func:`operations.worlds.world_to_read`."""
     return world_of(ready_layout(state, say))
 
 
-def to_publish_to(state: Path, say: Say) -> World:
+def to_publish_to(state: Path, say: Say) -> WorldPlaces:
     """Return a world to publish to: see :func:`operations.worlds.world_to_publish_to`."""
     notes = read_notes(state)
     layout = ready_layout(state, say)
@@ -71,9 +71,9 @@ def _await_beginning(state: Path, say: Say) -> None:
         time.sleep(_LOOK_AGAIN)
 
 
-def world_of(layout: WorldLayout) -> World:
+def world_of(layout: WorldLayout) -> WorldPlaces:
     """Return the view of a world that the commands of `newsfabric` get."""
-    return World(
+    return WorldPlaces(
         fabric=layout.fabric(),
         topics=layout.paths.topics,
         processes=tuple(_processes(layout)),
@@ -91,9 +91,9 @@ def _unwell(layout: WorldLayout) -> list[str]:
     return [] if len(found) == len(every) else [part.name for part in found]
 
 
-def _processes(layout: WorldLayout) -> Iterator[Process]:
+def _processes(layout: WorldLayout) -> Iterator[ProcessAddress]:
     for region in layout.regions:
         for router in region.of("router"):
-            yield Process("router", router.name, region.name, f"http://{HOST}:{router.port}")
+            yield ProcessAddress("router", router.name, region.name, f"http://{HOST}:{router.port}")
         for box in region.boxes:
-            yield Process("gateway", box.gateway, region.name, box.admin_url)
+            yield ProcessAddress("gateway", box.gateway, region.name, box.admin_url)

@@ -32,7 +32,7 @@ from typing import Final
 from localfabric.world import processes
 from localfabric.world.broker import answers
 from localfabric.world.dataplanes import dataplanes
-from localfabric.world.layout import Box, RegionLayout, WorldLayout, lay_out
+from localfabric.world.layout import RegionLayout, WorldBox, WorldLayout, lay_out
 from localfabric.world.options import MAX_BOXES
 from localfabric.world.processes import ProcessId, ticks_since_boot
 from localfabric.world.programs import box_programs
@@ -174,7 +174,7 @@ def fresh_number(numbers: Collection[int], newest: int) -> int:
     raise WorldError(f"there is no room for more than {MAX_BOXES} boxes")
 
 
-def _end(layout: WorldLayout, notes: Notes, found: Sequence[tuple[RegionLayout, Box]]) -> None:
+def _end(layout: WorldLayout, notes: Notes, found: Sequence[tuple[RegionLayout, WorldBox]]) -> None:
     state = layout.paths.state
     services: list[ProcessId] = []
     brokers: list[ProcessId] = []
@@ -212,7 +212,7 @@ def _end(layout: WorldLayout, notes: Notes, found: Sequence[tuple[RegionLayout, 
     write_definitions(shrunk, load_topics(shrunk.paths.topics))
 
 
-def _admit(layout: WorldLayout, region: RegionLayout, box: Box) -> None:
+def _admit(layout: WorldLayout, region: RegionLayout, box: WorldBox) -> None:
     """Make the box's user on the core of its region."""
     user = core_box(region.name, box.name)
     passwords = passwords_in(layout.paths.users, [user.name])
@@ -232,7 +232,7 @@ async def _import(region: RegionLayout, document: Mapping[str, object]) -> None:
     raise WorldError(f"the core of {region.name} doesn't take a new box: {failure}")
 
 
-def _forget(layout: WorldLayout, region: RegionLayout, box: Box) -> None:
+def _forget(layout: WorldLayout, region: RegionLayout, box: WorldBox) -> None:
     """Delete the box's user, password and folder. A core that doesn't answer keeps the user, whose
     password is lost."""
     name = user_name("box", box.name)
@@ -254,7 +254,7 @@ async def _delete_user(region: RegionLayout, name: str) -> None:
 
 
 def _processes(
-    layout: WorldLayout, notes: Notes, region: RegionLayout, box: Box
+    layout: WorldLayout, notes: Notes, region: RegionLayout, box: WorldBox
 ) -> list[ProcessId]:
     names = (box.broker.name, *(p.name for p in box_programs(layout, region, box)))
     return [found for name in names if (found := notes.processes.get(name)) is not None]
@@ -268,7 +268,7 @@ def _age(found: Sequence[ProcessId]) -> float:
     return max(0.0, ticks_since_boot() - oldest) / os.sysconf("SC_CLK_TCK")
 
 
-def _boots(notes: Notes, box: Box) -> bool:
+def _boots(notes: Notes, box: WorldBox) -> bool:
     broker = notes.processes.get(box.broker.name)
     if broker is None or not broker.alive or _age([broker]) > _BOOTS_WITHIN:
         return False

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
-from localfabric.world.broker import HOST, Broker, entrance
+from localfabric.world.broker import HOST, WorldBroker, entrance
 from localfabric.world.cassandra import StoreNode, tokens
 from localfabric.world.links import (
     API,
@@ -53,7 +53,7 @@ BrokerRole = Literal["client", "core", "retail"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Box:
+class WorldBox:
     """A retail box: a broker, a gateway and an agent under one name.
 
     On ``control_socket`` gateway and data plane connect; None if its path would be too long for a
@@ -61,7 +61,7 @@ class Box:
     """
 
     name: str
-    broker: Broker
+    broker: WorldBroker
     reader_port: int
     admin_port: int
     agent_port: int
@@ -109,9 +109,9 @@ class RegionLayout:
     name: str
     frontdesk_port: int
     services: tuple[Service, ...]
-    client: tuple[Broker, ...]
-    core: tuple[Broker, ...]
-    boxes: tuple[Box, ...]
+    client: tuple[WorldBroker, ...]
+    core: tuple[WorldBroker, ...]
+    boxes: tuple[WorldBox, ...]
     store_nodes: tuple[StoreNode, ...] = ()
 
     @property
@@ -129,7 +129,7 @@ class RegionLayout:
         """The URL of the operations board."""
         return f"{self.frontdesk_url}/board"
 
-    def brokers(self) -> Iterator[tuple[BrokerRole, Broker]]:
+    def brokers(self) -> Iterator[tuple[BrokerRole, WorldBroker]]:
         """Yield every RabbitMQ node of the region with its role."""
         yield from (("client", broker) for broker in self.client)
         yield from (("core", broker) for broker in self.core)
@@ -152,7 +152,7 @@ class WorldLayout:
     paths: Paths
     epmd_port: int
     regions: tuple[RegionLayout, ...]
-    proxy_nodes: tuple[Broker, ...] = ()
+    proxy_nodes: tuple[WorldBroker, ...] = ()
     proxies: tuple[Proxy, ...] = ()
 
     def fabric_seen_from(self, region: str) -> Fabric:
@@ -190,7 +190,7 @@ class WorldLayout:
         known = [region.name for region in self.regions]
         raise unknown_name(str(name), known, "region", "in this world")
 
-    def brokers(self) -> Iterator[Broker]:
+    def brokers(self) -> Iterator[WorldBroker]:
         """Yield every RabbitMQ node."""
         yield from (broker for region in self.regions for _, broker in region.brokers())
         yield from self.proxy_nodes
@@ -207,7 +207,7 @@ class WorldLayout:
         contacts = ",".join(node.contact for node in (*region.store_nodes, *others))
         return f"cassandra://{contacts}/{KEYSPACE}?dc={region.name}"
 
-    def boxes(self) -> Iterator[Box]:
+    def boxes(self) -> Iterator[WorldBox]:
         """Return every retail box."""
         return (box for region in self.regions for box in region.boxes)
 
@@ -246,7 +246,7 @@ def lay_out(options: WorldOptions, state: Path) -> WorldLayout:
 
 
 def _proxies(
-    options: WorldOptions, regions: tuple[RegionLayout, ...], proxy_nodes: tuple[Broker, ...]
+    options: WorldOptions, regions: tuple[RegionLayout, ...], proxy_nodes: tuple[WorldBroker, ...]
 ) -> tuple[Proxy, ...]:
     if options.toxiproxy is None:
         return ()
@@ -319,11 +319,11 @@ def _store_nodes(options: WorldOptions, paths: Paths, region: str) -> tuple[Stor
 
 def _side_by_side(
     options: WorldOptions, paths: Paths, name: str, count: int, port: int
-) -> tuple[Broker, ...]:
+) -> tuple[WorldBroker, ...]:
     names = [f"{name}-{n + 1}" for n in range(count)]
     definitions = paths.definitions(name)
     return tuple(
-        Broker(
+        WorldBroker(
             name=node,
             folder=paths.brokers / node,
             amqp_port=port + 3 * n,
@@ -338,14 +338,14 @@ def _side_by_side(
 
 def _entrance(
     options: WorldOptions, paths: Paths, name: str, count: int, port: int
-) -> tuple[Broker, ...]:
+) -> tuple[WorldBroker, ...]:
     """Return brokers that publishers connect to."""
     nodes = _side_by_side(options, paths, name, count, port)
     return tuple(entrance(node) for node in nodes)
 
 
-def _box(options: WorldOptions, paths: Paths, name: str, port: int) -> Box:
-    broker = Broker(
+def _box(options: WorldOptions, paths: Paths, name: str, port: int) -> WorldBox:
+    broker = WorldBroker(
         name=name,
         folder=paths.brokers / name,
         amqp_port=port,
@@ -354,7 +354,7 @@ def _box(options: WorldOptions, paths: Paths, name: str, port: int) -> Box:
         epmd_port=options.port_base,
         definitions=paths.definitions(name),
     )
-    return Box(
+    return WorldBox(
         name=name,
         broker=broker,
         reader_port=port + 3,
@@ -369,7 +369,7 @@ def _control_socket(paths: Paths, port: int) -> Path | None:
     return path if len(os.fsencode(path)) <= _SOCKET_PATH_BYTES else None
 
 
-def _node(broker: Broker) -> Node:
+def _node(broker: WorldBroker) -> Node:
     return Node(broker.name, broker.amqp_url, broker.management_url)
 
 
@@ -387,7 +387,7 @@ def _region_ports(region: RegionLayout) -> Iterator[tuple[int, str]]:
         yield from box_ports(box)
 
 
-def box_ports(box: Box) -> Iterator[tuple[int, str]]:
+def box_ports(box: WorldBox) -> Iterator[tuple[int, str]]:
     """Yield every port of ``box`` with the name of its listener."""
     yield from _broker_ports(box.broker)
     yield box.reader_port, f"{box.name}, readers"
@@ -395,7 +395,7 @@ def box_ports(box: Box) -> Iterator[tuple[int, str]]:
     yield box.agent_port, f"{box.name}-agent"
 
 
-def _broker_ports(broker: Broker) -> Iterator[tuple[int, str]]:
+def _broker_ports(broker: WorldBroker) -> Iterator[tuple[int, str]]:
     yield broker.amqp_port, f"{broker.name}, AMQP"
     yield broker.management_port, f"{broker.name}, management"
     yield broker.distribution_port, f"{broker.name}, Erlang distribution"

@@ -18,7 +18,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal
 
-from localfabric.world.broker import HOST, Broker
+from localfabric.world.broker import HOST, WorldBroker
 from localfabric.world.cassandra import StoreNode
 from newsfabric.settings import Fabric, Node
 
@@ -59,7 +59,7 @@ def link_name(one: str, other: str) -> str:
 
 
 def lay_proxies(
-    regions: Sequence[str], nodes: Sequence[tuple[str, Sequence[Broker]]], *, port_base: int
+    regions: Sequence[str], nodes: Sequence[tuple[str, Sequence[WorldBroker]]], *, port_base: int
 ) -> tuple[Proxy, ...]:
     """Return proxies from each of ``regions`` to all ``nodes`` elsewhere that it connects to."""
     order = [place for place, _ in nodes]
@@ -86,7 +86,7 @@ def lay_proxies(
     )
 
 
-def _entries(broker: Broker) -> tuple[tuple[What, int], tuple[What, int]]:
+def _entries(broker: WorldBroker) -> tuple[tuple[What, int], tuple[What, int]]:
     return ("amqp", broker.amqp_port), ("management", broker.management_port)
 
 

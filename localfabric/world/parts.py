@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
-from localfabric.world.layout import Box, RegionLayout, WorldLayout
+from localfabric.world.layout import RegionLayout, WorldBox, WorldLayout
 from localfabric.world.links import LINK_SUFFIX
 from localfabric.world.options import PROXY
 from localfabric.world.programs import LINKS
@@ -42,7 +42,7 @@ _ROLES: Final[dict[str, Kind]] = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class WorldPart:
     """A process of a world. ``box`` is the name of its box, if it belongs to one."""
 
     name: str
@@ -51,13 +51,13 @@ class Part:
     box: str | None = None
 
 
-def parts(layout: WorldLayout) -> dict[str, Part]:
+def parts(layout: WorldLayout) -> dict[str, WorldPart]:
     """Return every part by name, region by region."""
     found = {part.name: part for region in layout.regions for part in _parts(region)}
     for broker in layout.proxy_nodes:
-        found[broker.name] = Part(name=broker.name, kind="proxy node", region=PROXY)
+        found[broker.name] = WorldPart(name=broker.name, kind="proxy node", region=PROXY)
     if layout.proxies:
-        found[LINKS] = Part(name=LINKS, kind="links", region="")
+        found[LINKS] = WorldPart(name=LINKS, kind="links", region="")
     return found
 
 
@@ -100,23 +100,23 @@ def find_links(layout: WorldLayout, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def box_name(box: Box) -> str:
+def box_name(box: WorldBox) -> str:
     """Return the name of the whole of ``box``; the box's own name is its broker's."""
     return f"{box.name}-box"
 
 
-def dataplane_name(box: Box) -> str:
+def dataplane_name(box: WorldBox) -> str:
     """Return the name of the second process of the box's gateway."""
     return f"{box.name}-dataplane"
 
 
-def find_parts(layout: WorldLayout, names: Sequence[str]) -> list[Part]:
+def find_parts(layout: WorldLayout, names: Sequence[str]) -> list[WorldPart]:
     """Return the parts of these names or regions, each once; ConfigError lists the known ones."""
     known = parts(layout)
     groups = {box_name(box): _of_box(known, box) for box in layout.boxes()}
     for region in layout.regions:
         groups[region.name] = [part for part in known.values() if part.region == region.name]
-    found: dict[str, Part] = {}
+    found: dict[str, WorldPart] = {}
     for name in names:
         if name not in known and name not in groups:
             raise unknown_name(name, (*known, *groups), "part")
@@ -130,25 +130,25 @@ def unknown_name(name: str, known: Sequence[str], what: str) -> ConfigError:
     return spelling.unknown_name(name, known, what, "in this world")
 
 
-def _of_box(known: dict[str, Part], box: Box) -> list[Part]:
+def _of_box(known: dict[str, WorldPart], box: WorldBox) -> list[WorldPart]:
     return [part for part in known.values() if part.box == box.name]
 
 
-def _parts(region: RegionLayout) -> Iterator[Part]:
+def _parts(region: RegionLayout) -> Iterator[WorldPart]:
     boxes = {box.name for box in region.boxes}
     for role, broker in region.brokers():
         owner = broker.name if broker.name in boxes else None
-        yield Part(name=broker.name, kind=_ROLES[role], region=region.name, box=owner)
+        yield WorldPart(name=broker.name, kind=_ROLES[role], region=region.name, box=owner)
     for node in region.store_nodes:
-        yield Part(name=node.name, kind="store node", region=region.name)
+        yield WorldPart(name=node.name, kind="store node", region=region.name)
     for service in region.services:
-        yield Part(name=service.name, kind=service.kind, region=region.name)
+        yield WorldPart(name=service.name, kind=service.kind, region=region.name)
     for box in region.boxes:
         for name, kind in _box_services(box):
-            yield Part(name=name, kind=kind, region=region.name, box=box.name)
+            yield WorldPart(name=name, kind=kind, region=region.name, box=box.name)
 
 
-def _box_services(box: Box) -> Iterator[tuple[str, Kind]]:
+def _box_services(box: WorldBox) -> Iterator[tuple[str, Kind]]:
     yield f"{box.name}-agent", "agent"
     yield box.gateway, "gateway"
     yield dataplane_name(box), "dataplane"

@@ -14,9 +14,9 @@ from localfabric.world.broker import HOST
 from localfabric.world.layout import (
     READERS_AUDIENCE,
     READERS_ISSUER,
-    Box,
     RegionLayout,
     Service,
+    WorldBox,
     WorldLayout,
 )
 from newsfabric.kinds import KINDS
@@ -37,7 +37,7 @@ LINKS: Final = "links"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class ServiceProgram:
     """A service process: its name, its command, and its additions to the environment."""
 
     name: str
@@ -45,16 +45,16 @@ class Program:
     variables: tuple[tuple[str, str], ...] = ()
 
 
-def links_program(layout: WorldLayout) -> Program | None:
+def links_program(layout: WorldLayout) -> ServiceProgram | None:
     """Return Toxiproxy, which carries the links between regions; None if it isn't used."""
     if not layout.proxies:
         return None
     assert layout.options.toxiproxy is not None
     words = ("-host", HOST, "-port", str(layout.toxiproxy_port), "-config", str(layout.paths.links))
-    return Program(name=LINKS, command=(layout.options.toxiproxy, *words))
+    return ServiceProgram(name=LINKS, command=(layout.options.toxiproxy, *words))
 
 
-def region_programs(layout: WorldLayout, region: RegionLayout) -> tuple[Program, ...]:
+def region_programs(layout: WorldLayout, region: RegionLayout) -> tuple[ServiceProgram, ...]:
     """Return the services of ``region``, in the order of their start."""
     return (
         *(_core_service(layout, region, service) for service in region.services),
@@ -62,12 +62,14 @@ def region_programs(layout: WorldLayout, region: RegionLayout) -> tuple[Program,
     )
 
 
-def box_programs(layout: WorldLayout, region: RegionLayout, box: Box) -> tuple[Program, ...]:
+def box_programs(
+    layout: WorldLayout, region: RegionLayout, box: WorldBox
+) -> tuple[ServiceProgram, ...]:
     """Return the services of one box of ``region``."""
     return (_agent(layout, region, box), _gateway(layout, region, box))
 
 
-def _core_service(layout: WorldLayout, region: RegionLayout, service: Service) -> Program:
+def _core_service(layout: WorldLayout, region: RegionLayout, service: Service) -> ServiceProgram:
     row = KINDS[service.kind]
     options: dict[str, object] = {
         "name": service.name,
@@ -113,18 +115,18 @@ def _scaling(layout: WorldLayout) -> dict[str, object]:
 
 def _logs_in(
     layout: WorldLayout,
-    program: Program,
+    program: ServiceProgram,
     service: roles.Service,
     place: str,
     prefix: str = AMQP_LOGIN,
-) -> Program:
+) -> ServiceProgram:
     """Return ``program`` with its user, and the path of its password, in its environment."""
     name = roles.user_name(service, place)
-    said = login_variables(name, layout.paths.users / name, prefix)
-    return dataclasses.replace(program, variables=(*program.variables, *said.items()))
+    variables = login_variables(name, layout.paths.users / name, prefix)
+    return dataclasses.replace(program, variables=(*program.variables, *variables.items()))
 
 
-def _gateway(layout: WorldLayout, region: RegionLayout, box: Box) -> Program:
+def _gateway(layout: WorldLayout, region: RegionLayout, box: WorldBox) -> ServiceProgram:
     capacity = layout.options.box_capacity
     options: dict[str, object] = {
         "name": box.name,
@@ -153,7 +155,7 @@ def _gateway(layout: WorldLayout, region: RegionLayout, box: Box) -> Program:
     return dataclasses.replace(program, command=(*program.command, *words))
 
 
-def _agent(layout: WorldLayout, region: RegionLayout, box: Box) -> Program:
+def _agent(layout: WorldLayout, region: RegionLayout, box: WorldBox) -> ServiceProgram:
     options = {
         "name": box.name,
         "region": region.name,
@@ -168,6 +170,6 @@ def _agent(layout: WorldLayout, region: RegionLayout, box: Box) -> Program:
     return dataclasses.replace(program, command=(*program.command, *cores))
 
 
-def _program(name: str, module: str, options: dict[str, object]) -> Program:
+def _program(name: str, module: str, options: dict[str, object]) -> ServiceProgram:
     words = (word for key, value in options.items() for word in (f"--{key}", str(value)))
-    return Program(name=name, command=(sys.executable, "-m", *module.split(), *words))
+    return ServiceProgram(name=name, command=(sys.executable, "-m", *module.split(), *words))

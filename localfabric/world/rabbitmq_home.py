@@ -65,7 +65,7 @@ def find_rabbitmq(
     ``/``. ``NEWSFABRIC_ROOTLESS=1`` in ``environ`` leaves the system's installation out.
     """
     if named := environ.get(VARIABLE):
-        return rabbitmq_in(Path(named), environ, said=f"{VARIABLE}={named}", system=system)
+        return rabbitmq_in(Path(named), environ, named_as=f"{VARIABLE}={named}", system=system)
     if not environ.get("NEWSFABRIC_ROOTLESS") and (home := _system_home(environ, system)):
         return home
     if home := _unpacked_home(root.resolve() / ".tools" / "rabbitmq", environ):
@@ -79,11 +79,11 @@ def find_rabbitmq(
 
 
 def rabbitmq_in(
-    folder: Path, environ: Mapping[str, str], *, said: str, system: Path = Path("/")
+    folder: Path, environ: Mapping[str, str], *, named_as: str, system: Path = Path("/")
 ) -> RabbitmqHome:
     """Return the RabbitMQ in ``folder``, a server's or an unpacked tree; SetupError without one.
 
-    ``said`` is the person's name for it, for errors.
+    ``named_as`` is the person's name for it, for errors.
     """
     # Absolute: its processes run in another folder.
     folder = folder.absolute()
@@ -92,7 +92,8 @@ def rabbitmq_in(
             return home
         if (server := _newest_server(folder / _SERVERS)) is None:
             raise SetupError(
-                f"{said} has no sbin/rabbitmq-server, and none below {_SERVERS}/rabbitmq_server-*"
+                f"{named_as} has no sbin/rabbitmq-server, and none below "
+                f"{_SERVERS}/rabbitmq_server-*"
             )
         folder = server
     erl = _erl_on_path(environ) or _executable(system / _ERLANG / "erl")

@@ -43,5 +43,5 @@ def find_rabbitmqs(
         if folder is None:
             homes[folder] = find_rabbitmq(root, unnamed, system=system)
         else:
-            homes[folder] = rabbitmq_in(Path(folder), environ, said=folder, system=system)
+            homes[folder] = rabbitmq_in(Path(folder), environ, named_as=folder, system=system)
     return {place: homes[own.get(place, options.rabbitmq)] for place in options.places()}

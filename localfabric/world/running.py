@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from localfabric.world import cassandra
-from localfabric.world.broker import Broker, broker_command, environment, epmd_command, prepare
+from localfabric.world.broker import WorldBroker, broker_command, environment, epmd_command, prepare
 from localfabric.world.cassandra_home import CassandraHome
 from localfabric.world.layout import WorldLayout
 from localfabric.world.options import PROXY
 from localfabric.world.processes import MARKER, last_lines, process_id, spawn
-from localfabric.world.programs import LINKS, Program, links_program, region_programs
+from localfabric.world.programs import LINKS, ServiceProgram, links_program, region_programs
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from localfabric.world.state import ENGINE, Notes, shown, write_notes
 from newsfabric.errors import WorldError
@@ -83,7 +83,7 @@ class Running:
         for broker in self.layout.brokers():
             self.start_broker(broker)
 
-    def start_broker(self, broker: Broker) -> None:
+    def start_broker(self, broker: WorldBroker) -> None:
         """Write a node's files and start it, with its data of earlier runs."""
         paths = self.layout.paths
         home = self._homes[self._place(broker)]
@@ -93,11 +93,11 @@ class Running:
         self.notes = dataclasses.replace(self.notes, versions=versions)
         self._start(broker.name, broker_command(home), variables)
 
-    def start_program(self, program: Program) -> None:
+    def start_program(self, program: ServiceProgram) -> None:
         """Start a service; its output is appended to its log file."""
         # The process that heals a world, or adds boxes, may have another environment than ``up``
         # had, and another newsfabric, with its native engine elsewhere.
-        ours = {name: said for name, said in os.environ.items() if name != ENGINE}
+        ours = {name: value for name, value in os.environ.items() if name != ENGINE}
         # Logs are read while things go wrong: no line may wait in a buffer.
         variables = ours | self.notes.engine | {"PYTHONUNBUFFERED": "1"} | dict(program.variables)
         self._start(program.name, program.command, variables)
@@ -136,10 +136,10 @@ class Running:
         """WorldError, with the end of its log, if a process has died."""
         for name, ending in self.died().items():
             log = self.layout.paths.log(name)
-            words = last_lines(log) or "(it said nothing)"
+            words = last_lines(log) or "(no output)"
             raise WorldError(f"{name} {ending}. The end of {shown(log)}:\n{words}")
 
-    def _place(self, broker: Broker) -> str:
+    def _place(self, broker: WorldBroker) -> str:
         """Return the region of ``broker``, or the proxy."""
         for region in self.layout.regions:
             if any(other.name == broker.name for _, other in region.brokers()):

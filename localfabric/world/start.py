@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from localfabric.world.broker import HOST, Broker, answers, listening, prepare_cookie
+from localfabric.world.broker import HOST, WorldBroker, answers, listening, prepare_cookie
 from localfabric.world.canary import Canaries
 from localfabric.world.issuer import make_keys
-from localfabric.world.layout import Box, RegionLayout, WorldLayout, box_ports
+from localfabric.world.layout import RegionLayout, WorldBox, WorldLayout, box_ports
 from localfabric.world.links import configuration
 from localfabric.world.options import PROXY
 from localfabric.world.programs import region_programs
@@ -44,7 +44,7 @@ _LOOK_AGAIN: Final = 0.1
 _REMIND_EVERY: Final = 10.0
 
 
-class Progress(Protocol):
+class StartProgress(Protocol):
     """A receiver of the progress of a start. ``part`` is a line for a person."""
 
     def begin(self, part: str) -> None:
@@ -62,7 +62,7 @@ def check_ports(layout: WorldLayout) -> None:
     _check_free(layout.ports())
 
 
-def check_ports_of(box: Box) -> None:
+def check_ports_of(box: WorldBox) -> None:
     """WorldError as :func:`check_ports`, for a box that is added."""
     _check_free(box_ports(box))
 
@@ -139,7 +139,7 @@ def _definitions(layout: WorldLayout, topics: TopicTable) -> dict[str, dict[str,
     return found
 
 
-async def bring_up(running: Running, progress: Progress, *, seconds: float) -> None:
+async def bring_up(running: Running, progress: StartProgress, *, seconds: float) -> None:
     """Start everything and return when canaries have arrived everywhere.
 
     WorldError when a process dies, or after ``seconds``, with the parts that aren't ready. Either
@@ -154,7 +154,7 @@ async def bring_up(running: Running, progress: Progress, *, seconds: float) -> N
         raise WorldError(f"not ready after {seconds:.0f} s:{what}") from exc
 
 
-async def _bring_up(running: Running, progress: Progress, waiting: dict[str, str]) -> None:
+async def _bring_up(running: Running, progress: StartProgress, waiting: dict[str, str]) -> None:
     running.start_epmd()
     await _until(listening, running.layout.epmd_port)
     running.start_links()
@@ -186,7 +186,7 @@ async def _watch(running: Running) -> None:
         await asyncio.sleep(_LOOK_AGAIN)
 
 
-async def _remind(progress: Progress, waiting: Mapping[str, str]) -> None:
+async def _remind(progress: StartProgress, waiting: Mapping[str, str]) -> None:
     while True:
         await asyncio.sleep(_REMIND_EVERY)
         progress.still(tuple(waiting.values()))
@@ -200,7 +200,7 @@ class _Region:
         running: Running,
         region: RegionLayout,
         canaries: Canaries,
-        progress: Progress,
+        progress: StartProgress,
         waiting: dict[str, str],
         stored: asyncio.Task[None],
     ) -> None:
@@ -227,7 +227,7 @@ class _Region:
         await work()
         self._progress.done(part)
 
-    async def _broker(self, broker: Broker) -> None:
+    async def _broker(self, broker: WorldBroker) -> None:
         self._waiting[broker.name] = f"{broker.name} doesn't answer"
         await self._part(f"broker {broker.name}", lambda: _until(answers, broker.amqp_port))
         del self._waiting[broker.name]

@@ -60,7 +60,7 @@ class Notes:
     ``keeper`` is the ``up`` that is starting the world or stands in the foreground; ``ready``: the
     canaries have arrived. ``newest`` has, for regions that have grown or shrunk, the number of the
     box started last; ``versions`` has the RabbitMQ of each broker that was started. ``engine`` has
-    the variables of ``up``'s environment about gateways' engine (:func:`engine_said`).
+    the variables of ``up``'s environment about gateways' engine (:func:`engine_variables`).
     """
 
     options: WorldOptions
@@ -76,7 +76,7 @@ class Notes:
         return {name: p for name, p in self.processes.items() if p is not None and p.alive}
 
 
-def engine_said(environ: Mapping[str, str]) -> dict[str, str]:
+def engine_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of ``environ`` that decide a gateway's engine."""
     return {name: str(environ[name]) for name in _ENGINE_VARIABLES if name in environ}
 
@@ -126,7 +126,7 @@ def parse_notes(document: Any) -> Notes:
         ready=document["ready"] is True,
         newest={name: int(number) for name, number in document.get("newest", {}).items()},
         versions={name: str(version) for name, version in document.get("versions", {}).items()},
-        engine=engine_said(document.get("engine", {})),
+        engine=engine_variables(document.get("engine", {})),
     )
 
 

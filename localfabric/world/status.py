@@ -18,9 +18,9 @@ import orjson
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
-from localfabric.world.broker import HOST, Broker
+from localfabric.world.broker import HOST, WorldBroker
 from localfabric.world.dataplanes import dataplanes
-from localfabric.world.layout import Box, RegionLayout, WorldLayout
+from localfabric.world.layout import RegionLayout, WorldBox, WorldLayout
 from localfabric.world.options import PROXY
 from localfabric.world.processes import ProcessId, process_id
 from localfabric.world.programs import region_programs
@@ -83,14 +83,14 @@ async def observe(layout: WorldLayout) -> Observations:
     )
 
 
-def _places(region: RegionLayout) -> Iterator[tuple[str, tuple[Broker, ...]]]:
+def _places(region: RegionLayout) -> Iterator[tuple[str, tuple[WorldBroker, ...]]]:
     """Yield the places of shovels of ``region``, and the nodes that can be asked about them."""
     yield f"{region.name}/client", region.client
     yield f"{region.name}/core", region.core
     yield from ((box.name, (box.broker,)) for box in region.boxes)
 
 
-async def _shovel_states(nodes: tuple[Broker, ...]) -> dict[str, ShovelState] | None:
+async def _shovel_states(nodes: tuple[WorldBroker, ...]) -> dict[str, ShovelState] | None:
     """Return the shovels of all of ``nodes`` that answer, by name; None if none does."""
     asked = await asyncio.gather(*map(_states_on, nodes))
     answers = [found for found in asked if found is not None]
@@ -102,7 +102,7 @@ async def _shovel_states(nodes: tuple[Broker, ...]) -> dict[str, ShovelState] | 
     return {state.name: state for state in states} if answers else None
 
 
-async def _states_on(node: Broker) -> dict[str, ShovelState] | None:
+async def _states_on(node: WorldBroker) -> dict[str, ShovelState] | None:
     try:
         async with Management(node.management_url, Credentials(), timeout=_TIMEOUT) as management:
             return await management.shovel_states()
@@ -110,14 +110,14 @@ async def _states_on(node: Broker) -> dict[str, ShovelState] | None:
         return None
 
 
-async def _load(box: Box) -> dict[str, Any] | None:
+async def _load(box: WorldBox) -> dict[str, Any] | None:
     return await _document(f"{box.admin_url}/load")
 
 
-async def _engine(box: Box, dataplanes: Mapping[Path, int]) -> dict[str, Any]:
-    said = await _document(f"{box.admin_url}/engine")
-    if said is not None:
-        return said
+async def _engine(box: WorldBox, dataplanes: Mapping[Path, int]) -> dict[str, Any]:
+    document = await _document(f"{box.admin_url}/engine")
+    if document is not None:
+        return document
     # The control plane is dead or doesn't answer, but the readers may still be connected.
     pid = None if box.control_socket is None else dataplanes.get(box.control_socket)
     return {} if pid is None else {"engine": "native", "dataplane_pid": pid}
@@ -218,7 +218,7 @@ def _region(
     }
 
 
-def _broker(role: str, broker: Broker, notes: Notes) -> dict[str, Any]:
+def _broker(role: str, broker: WorldBroker, notes: Notes) -> dict[str, Any]:
     return {
         **_process(broker.name, notes.running()),
         "role": role,
@@ -259,7 +259,7 @@ def _shovels(
     ]
 
 
-def _gateway(box: Box, running: Mapping[str, ProcessId], seen: Observations) -> dict[str, Any]:
+def _gateway(box: WorldBox, running: Mapping[str, ProcessId], seen: Observations) -> dict[str, Any]:
     load = seen.loads.get(box.name) or {}
     engine = seen.engines.get(box.name) or {}
     if box.gateway not in running and isinstance(engine.get("pid"), int):

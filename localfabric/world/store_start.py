@@ -21,7 +21,7 @@ _PART: Final = "store"
 
 
 class Parts(Protocol):
-    """A receiver of the progress of a start (:class:`localfabric.world.start.Progress`)."""
+    """A receiver of the progress of a start (:class:`localfabric.world.start.StartProgress`)."""
 
     def begin(self, part: str) -> None:
         """Note that ``part`` has begun."""

@@ -20,8 +20,8 @@ def targets(layout: WorldLayout) -> list[dict[str, Any]]:
 
 def _of_region(region: RegionLayout) -> Iterator[dict[str, Any]]:
     def group(process: str, name: str, port: int, **labels: str) -> dict[str, Any]:
-        told = {"region": region.name, "process": process, "instance": name} | labels
-        return {"targets": [f"{HOST}:{port}"], "labels": told}
+        target_labels = {"region": region.name, "process": process, "instance": name} | labels
+        return {"targets": [f"{HOST}:{port}"], "labels": target_labels}
 
     for service in region.services:
         yield group(service.kind, service.name, service.port)

@@ -81,8 +81,8 @@ class Toxiproxy:
             with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as exc:
-            said = exc.read()[:200].decode("utf-8", "replace")
-            raise WorldError(f"toxiproxy: {method} {path}: {exc.code} {said}") from exc
+            answer = exc.read()[:200].decode("utf-8", "replace")
+            raise WorldError(f"toxiproxy: {method} {path}: {exc.code} {answer}") from exc
         except (OSError, ValueError) as exc:
             raise WorldError(f"toxiproxy doesn't answer: {exc}") from exc
 

@@ -58,7 +58,7 @@ async def await_whole(look: Look, say: Callable[[str], None], *, seconds: float)
     """
     deadline = time.monotonic() + seconds
     well_since: float | None = None
-    said = ""
+    shown = ""
     while True:
         wrong = await look()
         now = time.monotonic()
@@ -68,9 +68,9 @@ async def await_whole(look: Look, say: Callable[[str], None], *, seconds: float)
                 return
         else:
             well_since = None
-            if wrong[0] != said:
-                said = wrong[0]
-                say(f"waiting: {said}{_more(wrong)}")
+            if wrong[0] != shown:
+                shown = wrong[0]
+                say(f"waiting: {shown}{_more(wrong)}")
         if now >= deadline:
             raise WorldError(f"not whole after {seconds:g} s: {'; '.join(wrong) or 'just now'}")
         await asyncio.sleep(_LOOK_EVERY)

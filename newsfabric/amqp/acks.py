@@ -29,7 +29,7 @@ class Acks:
         # Tags settled at or above the floor.
         self._settled: set[int] = set()
         # Tags acked, and not sent to the broker yet.
-        self._untold: list[int] = []
+        self._unsent: list[int] = []
 
     @property
     def outstanding(self) -> int:
@@ -46,7 +46,7 @@ class Acks:
         """Note the ack of delivery ``tag``; False, and nothing to send, if it was settled."""
         if not self._settle(tag):
             return False
-        self._untold.append(tag)
+        self._unsent.append(tag)
         return True
 
     def reject(self, tag: int) -> bool:
@@ -64,9 +64,9 @@ class Acks:
 
     def flush(self) -> list[Ack]:
         """Return the acks to send so that the broker has all acks so far."""
-        untold, self._untold = self._untold, []
-        below = [tag for tag in untold if tag < self._floor]
-        above = [tag for tag in untold if tag >= self._floor]
+        unsent, self._unsent = self._unsent, []
+        below = [tag for tag in unsent if tag < self._floor]
+        above = [tag for tag in unsent if tag >= self._floor]
         # The tag of a multiple ack must itself be outstanding at the broker, as the highest unsent
         # one is; rejected ones below it are settled there already.
         first = [Ack(max(below), multiple=len(below) > 1)] if below else []

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pika.exceptions
 
-from newsfabric.amqp.connection import Connection, link_error
+from newsfabric.amqp.connection import BrokerConnection, link_error
 from newsfabric.errors import LinkClosed, LinkError
 
 # Seconds. A broker whose disk or metadata store hangs still sends heartbeats, so its connection
@@ -19,7 +19,7 @@ ANSWER_TIMEOUT: Final = 15.0
 class Channel:
     """A channel of ``connection``. Made by :meth:`open`."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: BrokerConnection) -> None:
         self.connection = connection
         loop = asyncio.get_running_loop()
         self._closed: asyncio.Future[LinkError] = loop.create_future()
@@ -32,7 +32,7 @@ class Channel:
         self._pika.add_on_close_callback(self._on_close)
 
     @classmethod
-    async def open(cls, connection: Connection) -> Channel:
+    async def open(cls, connection: BrokerConnection) -> Channel:
         """Open a channel; LinkClosed if the connection is lost or the broker doesn't reply."""
         channel = cls(connection)
         await channel._answered("open", channel.opened)

@@ -38,13 +38,13 @@ _FULL: Final = "connection limit"
 _MAX_GREETING: Final = 64 * 1024
 
 
-async def open_connection(parameters: Parameters, *, within: float) -> Connection:
+async def open_connection(parameters: Parameters, *, within: float) -> BrokerConnection:
     """Connect, log in and open the virtual host ``within`` that many seconds, or raise LinkClosed.
 
     LinkRefused for a wrong login, no such virtual host, or a certificate that can't be trusted.
     """
     loop = asyncio.get_running_loop()
-    connection = Connection(parameters)
+    connection = BrokerConnection(parameters)
     tls = parameters.tls
     try:
         async with asyncio.timeout(within):
@@ -71,7 +71,7 @@ async def open_connection(parameters: Parameters, *, within: float) -> Connectio
     return connection
 
 
-class Connection(asyncio.Protocol):
+class BrokerConnection(asyncio.Protocol):
     """A connection that is being opened, open, or gone; a connection that is gone stays so."""
 
     def __init__(self, parameters: Parameters) -> None:
@@ -164,7 +164,9 @@ class Connection(asyncio.Protocol):
         except Exception as exc:
             # A bug of ours: a connection that stays up would handle no more frames.
             if self._reader is not None:
-                logger.exception("%s: can't handle what came; dropping the connection", self.name)
+                logger.exception(
+                    "%s: dropping the connection: unexpected error while reading", self.name
+                )
             self._stream.drop(WireError(f"this is no AMQP: {exc!r}"))
 
     def _greet(self, data: bytes) -> None:

@@ -11,11 +11,11 @@ from newsfabric import metrics
 from newsfabric.amqp import OnDelivery, Queue
 from newsfabric.amqp.acks import Acks
 from newsfabric.amqp.channel import Channel
-from newsfabric.amqp.connection import Connection
+from newsfabric.amqp.connection import BrokerConnection
 from newsfabric.amqp.declaring import declare_once
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.amqp.retry import Retry
-from newsfabric.amqp.wire import Returned, WireError, encode_ack, encode_reject
+from newsfabric.amqp.wire import ReturnReason, WireError, encode_ack, encode_reject
 from newsfabric.errors import LinkError, LinkRefused
 from newsfabric.line_limits import LineLimit
 
@@ -93,7 +93,7 @@ class LinkConsumer:
             with suppress(LinkError):
                 await self._channel.request("basic_cancel", consumer_tag=_CONSUMER_TAG)
 
-    async def serve(self, connection: Connection, attempted: Callable[[], None]) -> None:
+    async def serve(self, connection: BrokerConnection, attempted: Callable[[], None]) -> None:
         """Keep consuming on ``connection`` until it is closed."""
         retry = Retry(self._name)
         queue = ""
@@ -111,14 +111,14 @@ class LinkConsumer:
             if not self._cancelled and not connection.closed.done():
                 await retry.failed(error)
 
-    async def _declared(self, connection: Connection) -> str:
+    async def _declared(self, connection: BrokerConnection) -> str:
         """The name of the queue, which is declared now if it is our own."""
         if isinstance(self._queue, str):
             return self._queue
         return await declare_once(connection, self._queue)
 
     async def _use_channel(
-        self, connection: Connection, queue: str, attempted: Callable[[], None], retry: Retry
+        self, connection: BrokerConnection, queue: str, attempted: Callable[[], None], retry: Retry
     ) -> LinkError:
         channel = await Channel.open(connection)
         channel.on_cancel(lambda _frame: self._on_cancelled_by_broker(channel))
@@ -168,14 +168,14 @@ class LinkConsumer:
     def _failed(self, tag: int, redelivered: bool, exc: Exception) -> None:
         """Give back a delivery that failed for the first time: another consumer may succeed."""
         FAILED.inc()
-        unsaid = self._failing.may_log(self._loop.time())
-        if unsaid is not None:
-            what = "thrown away" if redelivered else "given back"
+        suppressed = self._failing.may_log(self._loop.time())
+        if suppressed is not None:
+            what = "dropped" if redelivered else "requeued"
             text = "%s: delivery %d failed, %s (and %d more)"
-            logger.error(text, self._name, tag, what, unsaid, exc_info=exc)
+            logger.error(text, self._name, tag, what, suppressed, exc_info=exc)
         self._reject(tag, requeue=not redelivered)
 
-    def on_return(self, reason: Returned, message: Message) -> None:
+    def on_return(self, reason: ReturnReason, message: Message) -> None:
         """Raise WireError: nothing is published on a consumer's channel."""
         raise WireError("a return on a consumer's channel")
 

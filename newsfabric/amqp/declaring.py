@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from newsfabric.amqp import Declare
 from newsfabric.amqp.channel import Channel
-from newsfabric.amqp.connection import Connection
+from newsfabric.amqp.connection import BrokerConnection
 from newsfabric.amqp.retry import Retry
 from newsfabric.errors import LinkClosed, LinkError
 
@@ -21,7 +21,7 @@ class ChannelDeclare:
     channel, so a caller may catch the LinkError and continue.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: BrokerConnection) -> None:
         self._connection = connection
         self._channel: Channel | None = None
 
@@ -77,7 +77,7 @@ class Declaration:
         #: True once it has succeeded on the last connection.
         self.established = False
 
-    async def serve(self, connection: Connection, attempted: Callable[[], None]) -> None:
+    async def serve(self, connection: BrokerConnection, attempted: Callable[[], None]) -> None:
         """Declare on ``connection``; if the broker refuses, retry with backoff."""
         retry = Retry(f"{self._name}: declaration")
         self.established = False
@@ -95,7 +95,7 @@ class Declaration:
 
 
 async def declare_once(
-    connection: Connection, declare: Callable[[Declare], Awaitable[_Declared]]
+    connection: BrokerConnection, declare: Callable[[Declare], Awaitable[_Declared]]
 ) -> _Declared:
     """Run ``declare`` on a channel of its own. LinkError if the broker refuses or is gone."""
     channel = ChannelDeclare(connection)

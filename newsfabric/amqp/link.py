@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from newsfabric.amqp import Declare, OnDelivery, Queue
-from newsfabric.amqp.connection import Connection, open_connection
+from newsfabric.amqp.connection import BrokerConnection, open_connection
 from newsfabric.amqp.consumer import LinkConsumer
 from newsfabric.amqp.declaring import Declaration, declare_once
 from newsfabric.amqp.parameters import Parameters, parameters_of
@@ -66,7 +66,7 @@ class _Member(Protocol):
     def established(self) -> bool:
         """True if the broker has granted its requests on the present connection."""
 
-    async def serve(self, connection: Connection, attempted: Callable[[], None]) -> None:
+    async def serve(self, connection: BrokerConnection, attempted: Callable[[], None]) -> None:
         """Work until ``connection`` is closed; call ``attempted`` after the first try."""
 
 
@@ -79,12 +79,12 @@ class _Seat:
         # Set when the member was tried on this connection, or the connection is gone.
         self.attempted = asyncio.Event()
 
-    def seat_on(self, connection: Connection) -> None:
+    def seat_on(self, connection: BrokerConnection) -> None:
         self.attempted.clear()
         self.task = asyncio.create_task(self.member.serve(connection, self.attempted.set))
         self.task.add_done_callback(lambda task: self._on_done(task, connection))
 
-    def _on_done(self, task: asyncio.Task[None], connection: Connection) -> None:
+    def _on_done(self, task: asyncio.Task[None], connection: BrokerConnection) -> None:
         self.attempted.set()
         if not task.cancelled() and (error := task.exception()):
             # A bug, ours or in a caller's declare: the link must not look alive then.
@@ -101,11 +101,11 @@ class PikaLink:
         self._connect_timeout = connect_timeout
         self._declarations: list[_Seat] = []
         self._users: list[_Seat] = []
-        self._connection: Connection | None = None
+        self._connection: BrokerConnection | None = None
         self._trouble: LinkError | None = None
         self._losses = RepeatedFailures()
         # The last loss was logged, and so the reconnection has to be.
-        self._told = True
+        self._loss_logged = True
         # Notified after each try to connect, failed or not.
         self._tried = asyncio.Condition()
         # Every declaration was tried on this connection: publishers and consumers have channels.
@@ -229,7 +229,7 @@ class PikaLink:
             self._trouble = trouble
             self._tried.notify_all()
 
-    async def _connect_to_any(self) -> Connection:
+    async def _connect_to_any(self) -> BrokerConnection:
         """Return a connection to the first URL, shuffled, that answers; LinkError with all reasons.
 
         LinkRefused if all brokers refuse us: if one fails in another way, waiting may help.
@@ -245,23 +245,27 @@ class PikaLink:
                 continue
             if refused:
                 # Without this line the refusals would be unknown until the others are gone.
-                logger.warning("link %s: %s; another took us", self._name, "; ".join(reasons))
+                logger.warning(
+                    "link %s: %s; connected to another broker", self._name, "; ".join(reasons)
+                )
             return connection
         text = "; ".join(sorted(reasons))
         raise LinkRefused(text) if refused == len(reasons) else LinkError(text)
 
-    async def _use(self, connection: Connection) -> None:
+    async def _use(self, connection: BrokerConnection) -> None:
         """Serve all members on ``connection`` until it is lost."""
         where = f"{connection.parameters.host}:{connection.parameters.port}"
-        if self._told:
+        if self._loss_logged:
             logger.info("link %s: connected to %s", self._name, where)
         self._connection = connection
         connection.closed.add_done_callback(lambda _: self._release_waiting())
         try:
             await self._serve(connection)
             reason = await asyncio.shield(connection.closed)
-            self._told = self._losses.should_log(str(reason), asyncio.get_running_loop().time())
-            if self._told:
+            self._loss_logged = self._losses.should_log(
+                str(reason), asyncio.get_running_loop().time()
+            )
+            if self._loss_logged:
                 logger.warning("link %s: lost %s: %s", self._name, where, reason)
         finally:
             self._serving = False
@@ -270,7 +274,7 @@ class PikaLink:
             await self._unseat_all()
             await connection.shut(within=CLOSE_TIMEOUT)
 
-    async def _serve(self, connection: Connection) -> None:
+    async def _serve(self, connection: BrokerConnection) -> None:
         # One after the other: a later declaration may bind objects of an earlier one. Declarations
         # that are added meanwhile start by themselves.
         for seat in list(self._declarations):

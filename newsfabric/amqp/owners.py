@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from newsfabric.amqp.message import Message
-from newsfabric.amqp.wire import Returned, WireError
+from newsfabric.amqp.wire import ReturnReason, WireError
 
 
 class ChannelOwner(Protocol):
@@ -15,7 +15,7 @@ class ChannelOwner(Protocol):
     def on_deliver(self, tag: int, redelivered: bool, message: Message) -> None:
         """Take a message for the channel's consumer."""
 
-    def on_return(self, reason: Returned, message: Message) -> None:
+    def on_return(self, reason: ReturnReason, message: Message) -> None:
         """Take a mandatory message that the broker returned."""
 
     def on_confirm(self, tag: int, multiple: bool, taken: bool) -> None:
@@ -64,7 +64,7 @@ class Owners:
         if owner := self._owners.get(channel):
             owner.on_deliver(tag, redelivered, message)
 
-    def on_return(self, channel: int, reason: Returned, message: Message) -> None:
+    def on_return(self, channel: int, reason: ReturnReason, message: Message) -> None:
         """See :class:`newsfabric.amqp.wire.Sink`."""
         if owner := self._owners.get(channel):
             owner.on_return(reason, message)

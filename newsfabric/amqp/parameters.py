@@ -63,7 +63,7 @@ def parameters_of(url: str, *, name: str, credentials: Credentials | None) -> Pa
 
 
 def _parameters(url: str, name: str, files: TlsFiles) -> Parameters:
-    url, told = _without_tls(url)
+    url, tls_options = _without_tls(url)
     for_pika = pika.URLParameters(url)
     for_pika.heartbeat = HEARTBEAT
     for_pika.blocked_connection_timeout = BLOCKED_TIMEOUT
@@ -72,12 +72,12 @@ def _parameters(url: str, name: str, files: TlsFiles) -> Parameters:
     if for_pika.ssl_options is not None:
         # A URL with a certificate must state its use (auth_mechanism), as for RabbitMQ's client.
         ours = files.certificate is not None
-        files = _with_url(files, told)
+        files = _with_url(files, tls_options)
         tls = ClientTls(files)
-        if _is_external(told.get("auth_mechanism", "external" if ours else "plain"), files):
+        if _is_external(tls_options.get("auth_mechanism", "external" if ours else "plain"), files):
             for_pika.credentials = pika.credentials.ExternalCredentials()
-    elif told:
-        raise ValueError(f"{min(told)} is for amqps://")
+    elif tls_options:
+        raise ValueError(f"{min(tls_options)} is for amqps://")
     return Parameters(name, for_pika.host, for_pika.port, tls, for_pika)
 
 
@@ -85,26 +85,26 @@ def _without_tls(url: str) -> tuple[str, dict[str, str]]:
     """Return ``url`` without its TLS options, and these options."""
     parts = urlsplit(url)
     query = parse_qs(parts.query)
-    told = {}
+    tls_options = {}
     for name in _IN_URL:
         if values := query.pop(name, None):
             if len(values) > 1:
                 raise ValueError(f"{name} is there {len(values)} times")
-            told[name] = values[0]
-    if "ssl_options" in told:
+            tls_options[name] = values[0]
+    if "ssl_options" in tls_options:
         raise ValueError("ssl_options could turn verification off: there is cacertfile")
-    if told.get("verify", "verify_peer") != "verify_peer":
+    if tls_options.get("verify", "verify_peer") != "verify_peer":
         raise ValueError("certificates are always verified (verify_peer)")
     rest = urlencode(query, doseq=True)
-    return urlunsplit((parts.scheme, parts.netloc, parts.path, rest, parts.fragment)), told
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, rest, parts.fragment)), tls_options
 
 
-def _with_url(files: TlsFiles, told: dict[str, str]) -> TlsFiles:
-    if "cacertfile" in told:
-        files = dataclasses.replace(files, authorities=Path(told["cacertfile"]))
-    if "certfile" in told:
-        key = Path(told.get("keyfile", told["certfile"]))
-        files = dataclasses.replace(files, certificate=Path(told["certfile"]), key=key)
+def _with_url(files: TlsFiles, tls_options: dict[str, str]) -> TlsFiles:
+    if "cacertfile" in tls_options:
+        files = dataclasses.replace(files, authorities=Path(tls_options["cacertfile"]))
+    if "certfile" in tls_options:
+        key = Path(tls_options.get("keyfile", tls_options["certfile"]))
+        files = dataclasses.replace(files, certificate=Path(tls_options["certfile"]), key=key)
     return files
 
 

@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 from newsfabric.amqp.channel import Channel
 from newsfabric.amqp.confirms import Confirms
-from newsfabric.amqp.connection import Connection
+from newsfabric.amqp.connection import BrokerConnection
 from newsfabric.amqp.message import Message
 from newsfabric.amqp.retry import Retry
-from newsfabric.amqp.wire import Returned, WireError, encode_address, encode_content
+from newsfabric.amqp.wire import ReturnReason, WireError, encode_address, encode_content
 from newsfabric.errors import (
     LinkBusy,
     LinkClosed,
@@ -128,12 +128,12 @@ class LinkPublisher:
             self._open.clear()
         return good
 
-    def _tell(self) -> None:
+    def _update_watchers(self) -> None:
         self._update()
         for changed in self._watchers:
             changed()
 
-    async def serve(self, connection: Connection, attempted: Callable[[], None]) -> None:
+    async def serve(self, connection: BrokerConnection, attempted: Callable[[], None]) -> None:
         """Keep a channel open on ``connection`` until it is closed."""
         retry = Retry(f"{self._name}: publisher")
         while not connection.closed.done():
@@ -146,7 +146,7 @@ class LinkPublisher:
                 await retry.failed(error)
 
     async def _use_channel(
-        self, connection: Connection, attempted: Callable[[], None], retry: Retry
+        self, connection: BrokerConnection, attempted: Callable[[], None], retry: Retry
     ) -> LinkError:
         channel = await Channel.open(connection)
         # Only pika needs the callback: confirms bypass pika.
@@ -156,7 +156,7 @@ class LinkPublisher:
         self._encoded = None
         self._channel = channel
         retry.succeeded()
-        self._tell()
+        self._update_watchers()
         attempted()
         reason = LinkError("the link is closed")
         try:
@@ -174,7 +174,7 @@ class LinkPublisher:
             _fail(future, kind(f"{self._name}: {reason}"))
         self._confirms = Confirms()
         self._idle.set()
-        self._tell()
+        self._update_watchers()
         # Callers that wait in publish() must notice that the link is down.
         self._open.set()
 
@@ -189,17 +189,17 @@ class LinkPublisher:
                 future.set_result(None)
         if not self._confirms:
             self._idle.set()
-        self._tell()
+        self._update_watchers()
 
-    def on_return(self, reason: Returned, message: Message) -> None:
+    def on_return(self, reason: ReturnReason, message: Message) -> None:
         """Note a mandatory message that the broker returned; its confirm follows."""
         text = f"{reason.code} {reason.text}, exchange {reason.exchange!r}, key {message.topic!r}"
         if not self._confirms.returned(reason.exchange, message, text):
-            logger.warning("%s: a message came back that isn't in flight: %s", self._name, text)
+            logger.warning("%s: the broker returned an unknown message: %s", self._name, text)
 
     def on_unblocked(self) -> None:
         """Note that the broker reads again."""
-        self._tell()
+        self._update_watchers()
 
     def on_deliver(self, tag: int, redelivered: bool, message: Message) -> None:
         """Raise WireError, which ends the connection: a publisher's channel has no consumer."""

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from newsfabric.amqp import Declare, OnDelivery, Queue
 from newsfabric.amqp.message import Delivery, Message
-from newsfabric.amqp.stub_queues import NAMES, Options, Stored, StubExchanges, StubQueue
+from newsfabric.amqp.stub_queues import NAMES, QueueOptions, Stored, StubExchanges, StubQueue
 from newsfabric.amqp.wire import encode_publish
 from newsfabric.errors import (
     LinkBusy,
@@ -86,7 +86,7 @@ class StubBroker:
 
     def tap(self, exchange: str, key: str = "#") -> str:
         """Return a new queue bound to ``exchange``, to read publications with :meth:`take`."""
-        queue = self.declare_queue("", Options(), None)
+        queue = self.declare_queue("", QueueOptions(), None)
         self.bind(queue, exchange, key)
         return queue
 
@@ -116,7 +116,7 @@ class StubBroker:
         """Delete an exchange with its bindings, if there is one."""
         self._exchanges.delete(name)
 
-    def declare_queue(self, name: str, options: Options, owner: StubLink | None) -> str:
+    def declare_queue(self, name: str, options: QueueOptions, owner: StubLink | None) -> str:
         """Declare a queue; LinkError if it exists with other options."""
         if not name:
             name = f"amq.gen-{next(NAMES)}"
@@ -297,7 +297,7 @@ class StubDeclare:
         self, name: str, *, arguments: dict[str, Any] | None = None, **options: bool
     ) -> str:
         """See :meth:`newsfabric.amqp.Declare.queue`."""
-        wanted = Options(**options, arguments=arguments or {})
+        wanted = QueueOptions(**options, arguments=arguments or {})
         return self._link.broker.declare_queue(name, wanted, self._link)
 
     async def bind(self, queue: str, exchange: str, key: str) -> None:
@@ -441,7 +441,7 @@ class StubConsumer:
         try:
             self._on_delivery(delivery)
         except Exception:
-            what = "thrown away" if delivery.redelivered else "given back"
+            what = "dropped" if delivery.redelivered else "requeued"
             logger.exception("consumer of %r: delivery %d failed, %s", self.queue, self._tag, what)
             self.reject(delivery, requeue=not delivery.redelivered)
 

@@ -36,7 +36,7 @@ class Stored:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class QueueOptions:
     """Options of a queue's declaration; a second declaration with different ones is refused."""
 
     durable: bool = True
@@ -48,7 +48,7 @@ class Options:
 class StubQueue:
     """A classic queue. ``owner`` is the link that has exclusive use of it, if any."""
 
-    def __init__(self, options: Options, owner: object | None) -> None:
+    def __init__(self, options: QueueOptions, owner: object | None) -> None:
         self.options = options
         self.owner = owner
         self._next = 0

@@ -64,7 +64,7 @@ class WireError(Exception):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Returned:
+class ReturnReason:
     """The reason for which the broker returned a mandatory message (``basic.return``)."""
 
     code: int
@@ -80,7 +80,7 @@ class Sink(Protocol):
     ) -> None:
         """Take a message for consumer tag ``consumer``."""
 
-    def on_return(self, channel: int, reason: Returned, message: Message) -> None:
+    def on_return(self, channel: int, reason: ReturnReason, message: Message) -> None:
         """Take a mandatory message that found no queue; its confirm follows."""
 
     def on_confirm(self, channel: int, tag: int, multiple: bool, taken: bool) -> None:
@@ -143,7 +143,7 @@ class FrameReader:
                 self._needed = end - at
                 break
             if data[end - 1] != _FRAME_END:
-                raise WireError("a frame doesn't end where it says")
+                raise WireError("a frame doesn't end at its stated size")
             self._on_frame(kind, channel, data, at, end)
             at = end
         self._rest = bytearray(data[at:])
@@ -191,7 +191,9 @@ class FrameReader:
             topic, _ = decode_short(payload, at)
         except (IndexError, struct.error) as exc:
             raise WireError("a return that is cut short") from exc
-        finish = functools.partial(self._sink.on_return, channel, Returned(code, text, exchange))
+        finish = functools.partial(
+            self._sink.on_return, channel, ReturnReason(code, text, exchange)
+        )
         self._begin(channel, finish, topic)
 
     def _begin(self, channel: int, finish: Callable[[Message], None], topic: str) -> None:

@@ -107,7 +107,7 @@ class Management:
         """Return the number of queues, exclusive ones too; ManagementError if it is missing."""
         total = _object((await self.overview()).get("object_totals")).get("queues")
         if not is_whole(total, 0, 1 << 53):
-            raise ManagementError("the management API doesn't say how many queues there are")
+            raise ManagementError("the management API doesn't report the number of queues")
         return int(total)
 
     async def alarm(self) -> str:
@@ -150,7 +150,7 @@ class Management:
             found |= {state.name: state for state in states}
             pages = answer.get("page_count")
             if not is_whole(pages, 0, _MAX_PAGES):
-                raise ManagementError("the management API doesn't say how many pages there are")
+                raise ManagementError("the management API doesn't report the number of pages")
             if page >= pages:
                 return found
             page += 1
@@ -286,8 +286,8 @@ def _why(error: HTTPClientError) -> str:
     except ValueError:
         answer = {}
     reason = answer.get("reason") if isinstance(answer, dict) else None
-    said = f" ({reason[:200]})" if isinstance(reason, str) else ""
-    return f"{error.message or error.code}{said}"
+    why = f" ({reason[:200]})" if isinstance(reason, str) else ""
+    return f"{error.message or error.code}{why}"
 
 
 def _binding_path(binding: Binding) -> str:

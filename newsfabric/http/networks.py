@@ -17,7 +17,7 @@ _AUTHORITY: Final = re.compile(r"([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?", 
 
 # AWS sends a machine's data over IPv6 (metadata with its role's passwords, names, the clock) from
 # unique local addresses, and not from link-local ones like 169.254.169.254.
-_TOLD_BY_AWS: Final = ipaddress.IPv6Network("fd00:ec2::/32")
+_METADATA_OF_AWS: Final = ipaddress.IPv6Network("fd00:ec2::/32")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -108,7 +108,7 @@ class OtherMachines:
         found = parse_address(text)
         if found.is_loopback:
             return self._loopback
-        if found in _TOLD_BY_AWS:
+        if found in _METADATA_OF_AWS:
             return False
         return not (found.is_link_local or found.is_multicast or found.is_unspecified)
 

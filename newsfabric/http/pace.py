@@ -36,7 +36,7 @@ class Rate:
 HISTORY_RATE: Final = Rate(burst=100, per_second=5.0)
 
 
-class Pace:
+class RateLimit:
     """A rate limit: each address may ask at ``rate``, ``free`` networks at any rate."""
 
     def __init__(

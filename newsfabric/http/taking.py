@@ -67,8 +67,8 @@ _ADDRESS_FULL: Final = (
     b"Connection: close\r\n\r\n%b"
 ) % (math.ceil(ADDRESS_FULL.retry_after_ms / 1000), len(_FULL), _FULL)
 # Connections that are only sent the refusal: so many at once, and for so many seconds each.
-_TOLD_AT_ONCE: Final = 100
-_TOLD_SECONDS: Final = 10.0
+_NOTICES_AT_ONCE: Final = 100
+_NOTICE_SECONDS: Final = 10.0
 
 
 class Taking:
@@ -86,7 +86,7 @@ class Taking:
         self._waiting.setdefault(stream, (stream.sent, self._clock()))
         self._make_room(stream)
 
-    def look(self) -> None:
+    def close_stalled(self) -> None:
         """Close streams whose peers have taken nothing for too long."""
         now = self._clock()
         for stream, (sent, since) in list(self._waiting.items()):
@@ -211,17 +211,17 @@ class TakingServer(HTTPServer):
         """Set up as :meth:`HTTPServer.initialize`."""
         super().initialize(*args, **options)
         self._addresses = Addresses(per_address)
-        self._told: set[asyncio.Task[None]] = set()
+        self._notices: set[asyncio.Task[None]] = set()
         self.taking = Taking(IOLoop.current().time, most_bytes, patience)
         every = min(_LOOK_SECONDS, patience / 4)
-        self._looking = PeriodicCallback(self.taking.look, every * 1000)
+        self._looking = PeriodicCallback(self.taking.close_stalled, every * 1000)
         self._looking.start()
 
     def stop(self) -> None:
         """Stop as :meth:`HTTPServer.stop`; streams aren't closed for taking nothing any more."""
         super().stop()
         self._looking.stop()
-        for task in self._told:
+        for task in self._notices:
             task.cancel()
 
     def _handle_connection(self, connection: socket.socket, address: Any) -> None:
@@ -232,14 +232,14 @@ class TakingServer(HTTPServer):
                 self.handle_stream(stream, address)
             return
         REFUSED.inc()
-        if len(self._told) >= _TOLD_AT_ONCE:
+        if len(self._notices) >= _NOTICES_AT_ONCE:
             connection.close()
             return
         stream = self._stream_of(connection, lambda: None)
         if stream is not None:
             task = asyncio.ensure_future(_turn_away(stream))
-            self._told.add(task)
-            task.add_done_callback(self._told.discard)
+            self._notices.add(task)
+            task.add_done_callback(self._notices.discard)
 
     def _stream_of(
         self, connection: socket.socket, left: Callable[[], None]
@@ -265,7 +265,7 @@ class TakingServer(HTTPServer):
 async def _turn_away(stream: WatchedStream) -> None:
     """Answer the request on a connection whose address has no room, and close."""
     with contextlib.closing(stream), contextlib.suppress(StreamClosedError, TimeoutError, OSError):
-        async with asyncio.timeout(_TOLD_SECONDS):
+        async with asyncio.timeout(_NOTICE_SECONDS):
             await stream.read_until(b"\r\n\r\n", max_bytes=_DROPPED_BYTES)
             await stream.write(_ADDRESS_FULL)
             if not isinstance(stream, SSLIOStream):

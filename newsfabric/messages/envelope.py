@@ -65,7 +65,7 @@ _ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class MessageLimits:
     """Limits of a message. Bytes are UTF-8 bytes.
 
     ``max_text_bytes`` holds for ``key``, ``message_id``, ``app_id``, ``type``, ``reply_to`` and
@@ -76,7 +76,7 @@ class Limits:
     max_text_bytes: int = 255
 
 
-DEFAULT_LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = MessageLimits()
 
 
 @fixed(frozen=True, slots=True, kw_only=True)
@@ -188,7 +188,7 @@ def identity_text(identity: int) -> str:
     return f"{identity:019x}"
 
 
-def receive(message: Message, *, now_ms: int, limits: Limits = DEFAULT_LIMITS) -> Submission:
+def receive(message: Message, *, now_ms: int, limits: MessageLimits = DEFAULT_LIMITS) -> Submission:
     """Return a publisher's AMQP message as a submission; raise Rejected with the reason if invalid.
 
     The caller checks that the topic is one of topics.toml, and this publisher's.
@@ -248,7 +248,7 @@ def _checked_topic(message: Message) -> str:
     return topic
 
 
-def _check_body(body: bytes, content_type: str | None, limits: Limits) -> None:
+def _check_body(body: bytes, content_type: str | None, limits: MessageLimits) -> None:
     if content_type not in (None, "", JSON) and not _is_json_type(content_type):
         raise Rejected("bad_property", f"content_type must be {JSON}")
     if not body:
@@ -290,7 +290,9 @@ def _check_author(topic: str, properties: Properties) -> None:
     if SHOVELLED not in properties.headers:
         return
     if topic.split(".", 1)[0] == NOTES:
-        raise Rejected("topic_not_allowed", f"{NOTES!r} is where the fabric itself tells of marks")
+        raise Rejected(
+            "topic_not_allowed", f"{NOTES!r} is the topic of the fabric's own notices of marks"
+        )
     for name, value in (("type", properties.type), ("app_id", properties.app_id)):
         if isinstance(value, str) and value.split(".", 1)[0] == CONTROL_WORD:
             raise Rejected("bad_property", f"{name}: {CONTROL_WORD!r} is the fabric's own word")

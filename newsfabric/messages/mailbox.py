@@ -88,7 +88,7 @@ class UserMark:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Kept:
+class KeptMessage:
     """An individual message that is kept, and its marks: of each kind the first that was made."""
 
     envelope: Envelope
@@ -140,7 +140,9 @@ def announcement(mark: UserMark, *, left_ms: int) -> Message:
     The message is the same for each repeat of the mark, so that gateways push it once.
     """
     body = _announcement_body(mark)
-    return _told(mark, mark.topic, body, app_id=_DEVICES, type=ANNOUNCEMENT, left_ms=left_ms)
+    return _notice_message(
+        mark, mark.topic, body, app_id=_DEVICES, type=ANNOUNCEMENT, left_ms=left_ms
+    )
 
 
 def note(mark: UserMark, marked: Envelope, *, left_ms: int) -> Message | None:
@@ -158,7 +160,9 @@ def note(mark: UserMark, marked: Envelope, *, left_ms: int) -> Message | None:
         "mark": mark.kind,
         "at": mark.at_ms,
     }
-    return _told(mark, topic, orjson.dumps(body), app_id=_TOOLS, type=None, left_ms=left_ms)
+    return _notice_message(
+        mark, topic, orjson.dumps(body), app_id=_TOOLS, type=None, left_ms=left_ms
+    )
 
 
 def announced(envelope: Envelope, policy: TopicPolicy) -> UserMark | None:
@@ -202,7 +206,7 @@ def _announcement_body(mark: UserMark) -> bytes:
     return orjson.dumps({"id": mark.id, "mark": mark.kind, "at": mark.at_ms})
 
 
-def _told(
+def _notice_message(
     mark: UserMark,
     topic: str,
     body: bytes,

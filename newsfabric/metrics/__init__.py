@@ -1,10 +1,10 @@
 """Prometheus metrics: one registry per process, names ``newsfabric_<process kind>_<noun>_<unit>``.
 
 Services declare their metrics as module-level constants on :data:`REGISTRY` with
-:func:`counter`, :func:`counted`, :func:`gauge`, :func:`histogram` and :func:`tallied`, in literals
-and always as ``metrics.counter(...)``: :mod:`observability.catalogue` reads them from the source.
-Pages serve :func:`exposition`. Labels come from closed sets (reasons, classes, regions, topics'
-*patterns*), never from a stranger's input.
+:func:`counter`, :func:`counted`, :func:`gauge`, :func:`histogram` and :func:`bulk_histogram`, in
+literals and always as ``metrics.counter(...)``: :mod:`observability.catalogue` reads them from the
+source. Pages serve :func:`exposition`. Labels come from closed sets (reasons, classes, regions,
+topics' *patterns*), never from a stranger's input.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import choose_encoder
 
-from newsfabric.metrics.tallied import Counted, Tallied
+from newsfabric.metrics.bulk import BulkHistogram, Counted
 
 REGISTRY: Final = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
@@ -55,9 +55,9 @@ def histogram(name: str, help: str, labels: Sequence[str] = ()) -> Histogram:
     return Histogram(f"newsfabric_{name}_seconds", help, labels, buckets=SECONDS, registry=REGISTRY)
 
 
-def tallied(name: str, help: str, labels: Sequence[str] = ()) -> Tallied:
+def bulk_histogram(name: str, help: str, labels: Sequence[str] = ()) -> BulkHistogram:
     """Make a histogram ``newsfabric_<name>_seconds``, which takes many observations at once."""
-    made = Tallied(f"newsfabric_{name}_seconds", help, labels, SECONDS)
+    made = BulkHistogram(f"newsfabric_{name}_seconds", help, labels, SECONDS)
     REGISTRY.register(made)
     return made
 

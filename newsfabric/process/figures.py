@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metr
 
 from newsfabric.json_fields import MAX_COUNT
 from newsfabric.metrics import REGISTRY
-from newsfabric.metrics.tallied import Counted, Tallied
+from newsfabric.metrics.bulk import BulkHistogram, Counted
 
 RATE_SECONDS: Final = 3.0
 QUANTILE_SECONDS: Final = 10.0
@@ -42,7 +42,7 @@ Key = tuple[str, str, str]
 class Wanted:
     """A metric to read. Its labels are summed, but ``label``, which is kept."""
 
-    metric: Counter | Counted | Gauge | Histogram | Tallied
+    metric: Counter | Counted | Gauge | Histogram | BulkHistogram
     label: str | None = None
 
     @property
@@ -59,7 +59,7 @@ class _Look:
     counts: Mapping[Key, float]
 
 
-class Figures:
+class ProcessFigures:
     """A periodic reader of ``wanted``; call :meth:`read` about once a second."""
 
     def __init__(self, wanted: Sequence[Wanted], registry: CollectorRegistry = REGISTRY) -> None:

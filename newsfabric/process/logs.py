@@ -49,7 +49,7 @@ def log_to(
     ``process`` and ``region`` are on each line of JSON; for text they are in the file's name.
     """
     handler = logging.StreamHandler(stream)
-    lines = JsonLines(process, region) if form == "json" else Lines(FORMAT)
+    lines = JsonLines(process, region) if form == "json" else LineFormatter(FORMAT)
     handler.setFormatter(lines)
     handler.addFilter(Bounded())
     logging.getLogger().addHandler(handler)
@@ -69,10 +69,10 @@ def handed_down(form: LogFormat, *, process: str, region: str) -> dict[str, str]
 
 
 @dataclasses.dataclass(slots=True)
-class _Place:
+class _CodePlace:
     left: float
     at: float
-    unsaid: int = 0
+    suppressed: int = 0
 
 
 class Bounded(logging.Filter):
@@ -83,7 +83,7 @@ class Bounded(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._places: dict[tuple[str, int], _Place] = {}
+        self._places: dict[tuple[str, int], _CodePlace] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to log ``record``; note on it how many lines were left out before."""
@@ -91,28 +91,28 @@ class Bounded(logging.Filter):
         now = record.created
         place = self._places.get(key)
         if place is None:
-            place = self._places[key] = _Place(BURST, now)
+            place = self._places[key] = _CodePlace(BURST, now)
         earned = max(0.0, now - place.at) / PAUSE
         place.left, place.at = min(float(BURST), place.left + earned), now
         if place.left < 1:
-            place.unsaid += 1
+            place.suppressed += 1
             return False
         place.left -= 1
-        if place.unsaid:
+        if place.suppressed:
             # For the line. The text stays: a text that can't be formatted must not raise here.
-            record.unsaid = place.unsaid
-            place.unsaid = 0
+            record.suppressed = place.suppressed
+            place.suppressed = 0
         return True
 
 
-class Lines(logging.Formatter):
+class LineFormatter(logging.Formatter):
     """A formatter: one line for each record, followed by its traceback, indented."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Return the line, with line breaks escaped, and cut."""
         line = _bounded(super().formatMessage(record))
-        unsaid = getattr(record, "unsaid", 0)
-        return f"{line} (and {unsaid} more lines like this one)" if unsaid else line
+        suppressed = getattr(record, "suppressed", 0)
+        return f"{line} (and {suppressed} more lines like this one)" if suppressed else line
 
     def formatException(self, ei: object) -> str:
         """Return the end of the traceback."""
@@ -127,7 +127,7 @@ class JsonLines(logging.Formatter):
     """A formatter: one object for each record, on a line of its own.
 
     ``time`` (RFC 3339, UTC), ``level``, ``logger``, ``message``; ``process`` and ``region`` if
-    known; the record's subject; ``unsaid`` (lines left out before this one); ``traceback``.
+    known; the record's subject; ``suppressed`` (lines left out before this one); ``traceback``.
     """
 
     def __init__(self, process: str = "", region: str = "") -> None:
@@ -145,8 +145,8 @@ class JsonLines(logging.Formatter):
             **self._who,
             **dict(_about(record)),
         }
-        if unsaid := getattr(record, "unsaid", 0):
-            fields["unsaid"] = unsaid
+        if suppressed := getattr(record, "suppressed", 0):
+            fields["suppressed"] = suppressed
         # Not from record.exc_text, which another handler may have formatted.
         traces = [super().formatException(record.exc_info)] if record.exc_info else []
         traces += [record.stack_info] if record.stack_info else []

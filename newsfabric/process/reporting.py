@@ -29,7 +29,7 @@ from newsfabric.messages.reports import (
     Report,
     encode_report,
 )
-from newsfabric.process.figures import Figures
+from newsfabric.process.figures import ProcessFigures
 from newsfabric.process.service import Readiness
 from newsfabric.process.version import version
 from newsfabric.topology import UPSTREAM
@@ -86,21 +86,21 @@ class Reporting:
         self,
         speaker: Speaker,
         *,
-        figures: Figures,
+        figures: ProcessFigures,
         readiness: Callable[[], Readiness],
         draining: Callable[[], bool] = lambda: False,
         more: More | None = None,
         outcomes: Counter,
-        heard: Callable[[Report], None] | None = None,
+        on_report: Callable[[Report], None] | None = None,
     ) -> None:
-        """Set up; ``heard``, for a process that shows itself, gets each report, sent or not."""
+        """Set up; ``on_report``, for a process that shows itself, gets each report, sent or not."""
         self.speaker = speaker
         self._figures = figures
         self._readiness = readiness
         self._draining = draining
         self._more = more
         self._outcomes = outcomes
-        self._heard = heard
+        self._on_report = on_report
         self._failing = LineLimit(every=60.0)
 
     async def run(self, links: Links) -> None:
@@ -124,8 +124,8 @@ class Reporting:
         """Make a report and send it; all errors are counted."""
         try:
             report = await self.report()
-            if self._heard is not None:
-                self._heard(report)
+            if self._on_report is not None:
+                self._on_report(report)
             # No task awaits the confirm: at most two are unconfirmed.
             publisher.publish_nowait(UPSTREAM, encode_report(report, user_id=self.speaker.login))
         except (LinkError, TimeoutError):
@@ -133,9 +133,9 @@ class Reporting:
         except Exception as exc:
             # A bug in a mere observer must not end the observed process.
             self._outcomes.labels("failed").inc()
-            unsaid = self._failing.may_log(asyncio.get_running_loop().time())
-            if unsaid is not None:
-                logger.exception("no report (and %d more): %r", unsaid, exc)
+            suppressed = self._failing.may_log(asyncio.get_running_loop().time())
+            if suppressed is not None:
+                logger.exception("report failed (and %d more): %r", suppressed, exc)
         else:
             self._outcomes.labels("sent").inc()
 

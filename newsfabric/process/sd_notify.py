@@ -35,7 +35,7 @@ def notify(*lines: str, environ: Mapping[str, str] = os.environ) -> bool:
             sender.connect(place)
             sender.send("\n".join(lines).encode())
     except OSError as exc:
-        logger.warning("the supervisor at %s can't be told: %s", address, exc)
+        logger.warning("can't notify the supervisor at %s: %s", address, exc)
         return False
     return True
 

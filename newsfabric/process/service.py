@@ -206,10 +206,10 @@ class PlainHandler(HeadHandler):
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Write Tornado's short page for ``status_code``; with Allow if that is 405."""
-        self.say_what_is_allowed(status_code)
+        self.set_allow_header(status_code)
         super().write_error(status_code, **kwargs)
 
-    def say_what_is_allowed(self, status_code: int) -> None:
+    def set_allow_header(self, status_code: int) -> None:
         """Set ``Allow`` for a reply 405 (RFC 9110 section 15.5.6)."""
         if status_code == 405:
             self.set_header("Allow", methods_of(self))
@@ -259,8 +259,8 @@ class TraceHandler(PlainHandler):
         self._who, self._sightings = who, sightings
 
     def get(self, text: str) -> None:
-        """Reply 200 with :meth:`Sightings.document` of ``text``, also if that is empty."""
-        self.write(self._who | self._sightings.document(text))
+        """Reply 200 with the sightings of ``text``, also if there are none."""
+        self.write(self._who | self._sightings.sightings_document(text))
 
 
 class MetricsHandler(PlainHandler):

@@ -49,7 +49,7 @@ from newsfabric.publish.message import (
     pauses,
     published,
 )
-from newsfabric.publish.refusals import is_no_entrance, is_said, refused
+from newsfabric.publish.refusals import is_final_refusal, is_no_entrance, refused
 from newsfabric.topology import PUBLISH, TO_QUEUES
 
 TIMEOUT: Final = 30.0
@@ -116,8 +116,8 @@ class AsyncPublisher:
                     stack.push_async_callback(link.close)
                     links[-1].append(link)
             # With ``user_id`` set, the broker vouches for it, and routers needn't trust the app_id.
-            said = app_id if users == {app_id} else None
-            publisher = await cls.over(links, app_id=app_id, user_id=said, **settings)
+            user_id = app_id if users == {app_id} else None
+            publisher = await cls.over(links, app_id=app_id, user_id=user_id, **settings)
             with suppress(TimeoutError):
                 async with asyncio.timeout(FIRST_SECONDS):
                     await publisher._nearest_known([len(each) for each in links])
@@ -299,7 +299,7 @@ class AsyncPublisher:
     def _on_answer(self, number: int, key: str, receipt: Receipt | None) -> None:
         """Note the reply of broker ``number`` to message ``key``: a receipt, or its own confirm."""
         now = self._clock()
-        self._choice.heard(number, key, now)
+        self._choice.note_reply(number, key, now)
         sending = self._waiting.get(key)
         # Several receipts may arrive for one message (R3): the first counts.
         if sending is not None and not sending.answer.done():
@@ -357,7 +357,7 @@ class _Sending:
             raise Rejected(reason, words)
         if is_no_entrance(words):
             self.returned[number] = words
-        if is_said(words):
+        if is_final_refusal(words):
             self.trouble = words
 
 

@@ -119,7 +119,7 @@ class Choice:
             self._brokers[number].probe, self._brokers[number].probed = key, now
         return due
 
-    def heard(self, number: int, key: str, now: float) -> None:
+    def note_reply(self, number: int, key: str, now: float) -> None:
         """Note a reply to message ``key`` through broker ``number``, awaited or not.
 
         If it answers the last probe in time, the broker isn't doubted any more.

@@ -82,12 +82,12 @@ class Entrance:
         """
         if not self._publisher.is_ready:
             raise LinkBusy("the broker takes no more now")
-        said = message.properties
+        properties = message.properties
         properties = dataclasses.replace(
-            said,
+            properties,
             correlation_id=correlation_id,
             reply_to=self._reply_to,
-            user_id=self._user_id or said.user_id,
+            user_id=self._user_id or properties.user_id,
         )
         addressed = dataclasses.replace(message, properties=properties)
         await self._publisher.publish(self._exchange, addressed, mandatory=True)

@@ -15,7 +15,7 @@ from newsfabric.messages.control import PUBLISHER_NOT_ALLOWED
 from newsfabric.topology import PUBLISH
 
 # A broker's reply code and words.
-_SAID: Final = re.compile(r"\b\d{3} [A-Z_]+ - ")
+_FINAL_REFUSAL: Final = re.compile(r"\b\d{3} [A-Z_]+ - ")
 _NO_ENTRANCE: Final = f"NOT_FOUND - no exchange '{PUBLISH}'"
 _SIZE: Final = re.compile(r"PRECONDITION_FAILED - message size (\d+) is larger")
 _EXPIRATION: Final = re.compile(r"PRECONDITION_FAILED - invalid expiration '(.*?)'")
@@ -27,22 +27,24 @@ def refused(words: str, message: Message) -> str | None:
 
     It is one of :data:`newsfabric.messages.envelope.REJECT_REASONS`.
     """
-    said = message.properties
+    properties = message.properties
     if "ACCESS_REFUSED" in words:
         mine = f"topic '{message.topic}'" in words or f"access to exchange '{PUBLISH}'" in words
         return PUBLISHER_NOT_ALLOWED if mine else None
     if found := _SIZE.search(words):
         return "too_large" if int(found[1]) == len(message.body) else None
     if found := _EXPIRATION.search(words):
-        return "bad_property" if found[1] == said.expiration else None
+        return "bad_property" if found[1] == properties.expiration else None
     if found := _USER.search(words):
-        return PUBLISHER_NOT_ALLOWED if found[1] in (said.user_id, said.app_id) else None
+        return (
+            PUBLISHER_NOT_ALLOWED if found[1] in (properties.user_id, properties.app_id) else None
+        )
     return None
 
 
-def is_said(words: str) -> bool:
+def is_final_refusal(words: str) -> bool:
     """Return whether ``words`` are a broker's own; else the connection broke, or there was none."""
-    return _SAID.search(words) is not None
+    return _FINAL_REFUSAL.search(words) is not None
 
 
 def is_no_entrance(words: str) -> bool:

@@ -112,8 +112,8 @@ async def _once(
 
 
 def _refuse(push: Push) -> None:
-    told = push.fields.get("code")
-    code = told if isinstance(told, int) else ErrorCode.INTERNAL
+    sent_code = push.fields.get("code")
+    code = sent_code if isinstance(sent_code, int) else ErrorCode.INTERNAL
     topic = push.fields.get("topic") or push.fields.get("ref")
     reason = push.fields.get("reason")
     if push.fields.get("temporary"):

@@ -18,7 +18,7 @@ from newsfabric.numbers import is_whole
 MAX_LINE_BYTES: Final = 1 << 20
 
 
-class Lines:
+class LineSplitter:
     """A splitter of bytes into lines at LF; a line of more than ``longest`` bytes is an error."""
 
     def __init__(self, longest: int = MAX_LINE_BYTES) -> None:
@@ -58,7 +58,7 @@ def _is_code(value: Any) -> bool:
     return is_whole(value, 1000, 9999)
 
 
-class Event(NamedTuple):
+class ServerSentEvent(NamedTuple):
     """An event: its data, and the last id so far (None: none yet)."""
 
     data: bytes
@@ -75,11 +75,11 @@ class EventStream:
         self._longest = longest
         self.last_id: str | None = None
         self._id: str | None = None
-        self._lines = Lines(longest)
+        self._lines = LineSplitter(longest)
         self._data: list[bytes] = []
         self._size = 0
 
-    def feed(self, chunk: bytes) -> list[Event]:
+    def feed(self, chunk: bytes) -> list[ServerSentEvent]:
         """Return the events with data that ``chunk`` completes; Disconnected for an endless one."""
         events = []
         for line in self._lines.feed(chunk):
@@ -94,7 +94,7 @@ class EventStream:
             elif not line:
                 self.last_id = self._id
                 if self._data:
-                    events.append(Event(b"\n".join(self._data), self.last_id))
+                    events.append(ServerSentEvent(b"\n".join(self._data), self.last_id))
                     self._data, self._size = [], 0
         return events
 

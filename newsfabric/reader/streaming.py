@@ -103,15 +103,15 @@ class _Answer(HTTPMessageDelegate):
         if self._end is not None:
             raise self._end
         if self._status not in (0, 200):
-            said = _said(self._refusal)
+            refusal = _refusal_text(self._refusal)
             # A client error (4xx) stays wrong in a retry.
             wrong = 400 <= self._status < 500 and self._status != 429
-            raise Disconnected(1006, f"{url}: {self._status} {said}", reconnect=not wrong)
+            raise Disconnected(1006, f"{url}: {self._status} {refusal}", reconnect=not wrong)
         if not complete:
             raise Disconnected(1006, f"{url}: cut off")
 
 
-def _said(refusal: bytes) -> str:
+def _refusal_text(refusal: bytes) -> str:
     """Return the text of a refusal for a person: a frontdesk's is JSON."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
         return str(orjson.loads(refusal)["error"]["detail"])

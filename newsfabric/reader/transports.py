@@ -33,7 +33,7 @@ from tornado.websocket import (
 from newsfabric.errors import Disconnected
 from newsfabric.http.fetching import fetch
 from newsfabric.reader.endpoints import Endpoint
-from newsfabric.reader.frames import EventStream, Lines, closed, sockjs_messages
+from newsfabric.reader.frames import EventStream, LineSplitter, closed, sockjs_messages
 from newsfabric.reader.push import Push, parse_pushes
 from newsfabric.reader.streaming import stream
 
@@ -244,7 +244,7 @@ class _XhrStreaming(_Streaming):
     def __init__(self, session_url: str) -> None:
         super().__init__()
         self._session_url = session_url
-        self._lines = Lines()
+        self._lines = LineSplitter()
         self._opened = asyncio.Event()
 
     async def send(self, verb: dict[str, Any]) -> None:

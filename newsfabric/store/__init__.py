@@ -21,7 +21,7 @@ from typing import Protocol
 
 from newsfabric.errors import ConfigError
 from newsfabric.messages.envelope import MAX_MS, Envelope
-from newsfabric.messages.mailbox import Kept, UserMark
+from newsfabric.messages.mailbox import KeptMessage, UserMark
 from newsfabric.store.logs import DirectoryRow, Log, Number
 from newsfabric.topics import TopicTable
 
@@ -132,7 +132,7 @@ class Store(Protocol):
         change. Rows that aren't read ``at_home``, in ``region`` itself, may be stale.
         """
 
-    async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
+    async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[KeptMessage]]:
         """Return the mailbox of each of ``topics``: the newest ``limit`` messages, at most 1,000.
 
         A mailbox has the messages that are neither dismissed nor expired, oldest first, each once,
@@ -140,7 +140,7 @@ class Store(Protocol):
         mailbox.
         """
 
-    async def kept(self, topic: str, id: str) -> Kept | None:
+    async def kept(self, topic: str, id: str) -> KeptMessage | None:
         """Return the individual message of ``topic`` that ``id`` is a copy of, dismissed or not.
 
         The message returned may be another copy. None if there is none, or it has expired;
@@ -203,6 +203,6 @@ def check_region(url: str, region: str) -> None:
     centre = parse_address(url).centre
     if centre != region:
         raise ConfigError(
-            f"--store says dc={centre}, and this service is of region {region}:"
+            f"--store has dc={centre}, and this service is of region {region}:"
             " data centres are called as the regions are"
         )

@@ -92,12 +92,12 @@ _PASSING: Final = (
 def _is_news(record: logging.LogRecord) -> bool:
     # The driver raises these errors as well, and the caller logs their meaning. A node that stays
     # down was logged once: not again every two seconds.
-    said = (
+    ignored = (
         "Control connection failed to connect",
         "Failed to authenticate to",
         "Error attempting to reconnect to",
     )
-    return not str(record.msg).startswith(said)
+    return not str(record.msg).startswith(ignored)
 
 
 for _name in ("cassandra.cluster", "cassandra.connection", "cassandra.pool"):

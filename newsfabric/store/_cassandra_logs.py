@@ -26,9 +26,9 @@ from newsfabric.messages.envelope import Envelope, ms_of_id
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import rules
 from newsfabric.store._cassandra_presence import SHORT_WAIT
-from newsfabric.store._cassandra_session import PAGE_ROWS, Row, Session, together
+from newsfabric.store._cassandra_session import PAGE_ROWS, CassandraSession, Row, together
 from newsfabric.store._unreadable import left_out, readable, readable_rows
-from newsfabric.store.logs import DirectoryRow, Log, Number, State
+from newsfabric.store.logs import DirectoryRow, Log, Number, NumberState
 from newsfabric.topics import TopicTable
 
 # Names of logs in one page, and logs of one router in one query: each log is a partition.
@@ -46,7 +46,9 @@ _NO_ID: Final = uuid.UUID(int=0)
 class Logs:
     """The logs behind ``session``. Expiry is by the clock ``now_ms``."""
 
-    def __init__(self, session: Session, topics: TopicTable, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, session: CassandraSession, topics: TopicTable, now_ms: Callable[[], int]
+    ) -> None:
         self._session = session
         self._topics = topics
         self._now_ms = now_ms
@@ -77,7 +79,7 @@ class Logs:
         now = self._now_ms()
         wanted: dict[tuple[str, int], list[rows.Place]] = collections.defaultdict(list)
         for seq, topic, id_ in page:
-            if self._state(topic, id_, now) is State.MESSAGE:
+            if self._state(topic, id_, now) is NumberState.MESSAGE:
                 place = (id_, log.router, log.epoch, seq)
                 wanted[topic, ms_of_id(str(id_)) // rows.DAY_MS].append(place)
         there = await together(
@@ -96,23 +98,23 @@ class Logs:
     def _number(self, fields: Row, messages: dict[int, Envelope], now: int) -> Number:
         seq, topic, id_ = fields
         state, envelope = self._state(topic, id_, now), messages.get(seq)
-        if state is State.MESSAGE and envelope is None:
-            state = State.HALF
-        elif state is State.HALF:
+        if state is NumberState.MESSAGE and envelope is None:
+            state = NumberState.HALF
+        elif state is NumberState.HALF:
             left_out(fields, ValueError("it names no message"))
         return Number(seq, state, envelope)
 
-    def _state(self, topic: str | None, id_: uuid.UUID | None, now: int) -> State:
+    def _state(self, topic: str | None, id_: uuid.UUID | None, now: int) -> NumberState:
         """Return the state that the row gives the number; HALF if the row names no message.
 
         Cassandra has a checksum for each block of rows, so its rows are as they were written.
         """
         if not topic:
-            return State.VOID
+            return NumberState.VOID
         if id_ is None or id_.version != 7:
-            return State.HALF
+            return NumberState.HALF
         gone = rules.is_gone(str(id_), topic, self._topics, now)
-        return State.GONE if gone else State.MESSAGE
+        return NumberState.GONE if gone else NumberState.MESSAGE
 
     async def void(self, log: Log, numbers: Iterable[int]) -> None:
         """See :meth:`newsfabric.store.Store.void`."""
@@ -152,7 +154,7 @@ class Logs:
         if log.region != self._session.centre:
             raise StoreError(
                 f"a log of region {log.region} is changed through its own data centre:"
-                f" this store's URL says dc={self._session.centre}"
+                f" this store's URL has dc={self._session.centre}"
             )
 
     async def change_log(self, row: DirectoryRow) -> bool:

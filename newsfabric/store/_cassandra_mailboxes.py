@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from newsfabric.messages.envelope import MAX_MS, ms_of_id
-from newsfabric.messages.mailbox import Kept, UserMark, first_of_each
+from newsfabric.messages.mailbox import KeptMessage, UserMark, first_of_each
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import rules
-from newsfabric.store._cassandra_session import PAGE_ROWS, Row, Session, together
+from newsfabric.store._cassandra_session import PAGE_ROWS, CassandraSession, Row, together
 from newsfabric.topics import TopicTable, owner_of
 from newsfabric.topology.times import TIMES
 
@@ -40,7 +40,7 @@ class _Inbox:
     messages: list[Row]
     marks: list[Row]
 
-    def kept(self, topic: str) -> list[Kept]:
+    def kept(self, topic: str) -> list[KeptMessage]:
         """Return the messages on ``topic``, shown or not, newest first."""
         messages = [row[1:] for row in self.messages if row[0] == topic]
         marks = [row[1:] for row in self.marks if row[0] == topic]
@@ -50,12 +50,14 @@ class _Inbox:
 class Mailboxes:
     """Reader of mailboxes, and of the marks on single messages in them."""
 
-    def __init__(self, session: Session, topics: TopicTable, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, session: CassandraSession, topics: TopicTable, now_ms: Callable[[], int]
+    ) -> None:
         self._session = session
         self._topics = topics
         self._now_ms = now_ms
 
-    async def read(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
+    async def read(self, topics: Sequence[str], *, limit: int) -> list[list[KeptMessage]]:
         """See :meth:`newsfabric.store.Store.mailboxes`."""
         most = rules.mailbox_limit(limit)
         small = await self._small(list(dict.fromkeys(map(owner_of, topics))))
@@ -66,13 +68,13 @@ class Mailboxes:
         for topic in topics:
             kept = apart.get(topic)
             if kept is None:
-                shown: dict[int, Kept] = {}
+                shown: dict[int, KeptMessage] = {}
                 self._add(shown, small[owner_of(topic)].kept(topic), most)
                 kept = list(shown.values())[::-1]
             found.append(kept)
         return found
 
-    async def kept(self, topic: str, id: str) -> Kept | None:
+    async def kept(self, topic: str, id: str) -> KeptMessage | None:
         """See :meth:`newsfabric.store.Store.kept`."""
         place = uuid.UUID(rules.checked_id(id))
         after = uuid.UUID(int=place.int + 1)
@@ -103,11 +105,11 @@ class Mailboxes:
             if len(inbox.messages) < _MESSAGES and len(inbox.marks) < _MARKS
         ]
 
-    async def _large(self, topic: str, most: int) -> list[Kept]:
+    async def _large(self, topic: str, most: int) -> list[KeptMessage]:
         start = rows.first_place(max(self._now_ms() - rules.ttl_ms(topic, self._topics) + 1, 0))[0]
         end = rows.first_place(MAX_MS + 1)[0]
         size = min(2 * most, PAGE_ROWS)
-        found: dict[int, Kept] = {}
+        found: dict[int, KeptMessage] = {}
         while len(found) < most:
             page = await self._session.read(rows.INBOX, (owner_of(topic), topic, end, start, size))
             self._add(found, await self._marked(topic, page), most)
@@ -116,7 +118,9 @@ class Mailboxes:
             end = page[-1][0]
         return list(found.values())[::-1]
 
-    def _add(self, found: dict[int, Kept], newest_first: Iterable[Kept], most: int) -> None:
+    def _add(
+        self, found: dict[int, KeptMessage], newest_first: Iterable[KeptMessage], most: int
+    ) -> None:
         """Add the messages that are shown, each once, until there are ``most``."""
         now = self._now_ms()
         for kept in newest_first:
@@ -125,10 +129,10 @@ class Mailboxes:
             if kept.mark("dismiss") is None and now < self._end_of(kept):
                 found.setdefault(kept.envelope.identity, kept)
 
-    def _end_of(self, kept: Kept) -> int:
+    def _end_of(self, kept: KeptMessage) -> int:
         return rules.lifetime(kept.envelope, self._topics).readable_until
 
-    async def _marked(self, topic: str, page: Sequence[Row]) -> list[Kept]:
+    async def _marked(self, topic: str, page: Sequence[Row]) -> list[KeptMessage]:
         """Return a page of the inbox with the marks on all copies of its messages, in its order."""
         if not page:
             return []
@@ -147,11 +151,11 @@ class Mailboxes:
         return _with_marks(topic, page, marks)
 
 
-def _with_marks(topic: str, messages: Iterable[Row], marks: Iterable[Row]) -> list[Kept]:
+def _with_marks(topic: str, messages: Iterable[Row], marks: Iterable[Row]) -> list[KeptMessage]:
     """Return the messages of (id, cell), each with its marks of (id, mark, at)."""
     made: dict[int, list[UserMark]] = {}
     for id_, kind, at_ms in marks:
         mark = UserMark(topic=topic, id=str(id_), kind=kind, at_ms=at_ms)
         made.setdefault(mark.identity, []).append(mark)
     envelopes = [rows.read_envelope(topic, (id_, *cell)) for id_, cell in messages]
-    return [Kept(e, first_of_each(made.get(e.identity, []))) for e in envelopes]
+    return [KeptMessage(e, first_of_each(made.get(e.identity, []))) for e in envelopes]

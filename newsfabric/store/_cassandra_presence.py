@@ -81,7 +81,7 @@ class Presence(HostStateListener):  # type: ignore[misc]
         """Return whether our nodes have been up for long enough to have others' writes."""
         return not self._all_away and now >= self._came_back + _CATCHING_UP_S
 
-    def look(self) -> None:
+    def note_nodes(self) -> None:
         """Note whether all nodes are away, and whether other regions have any."""
         hosts = list(self._hosts())
         # The region of a node of the store's URL may not be known yet.
@@ -100,12 +100,12 @@ class Presence(HostStateListener):  # type: ignore[misc]
     def on_add(self, host: Any) -> None:
         """Note a node that is new to the driver."""
         self.on_up(host)
-        self.look()
+        self.note_nodes()
 
     def on_down(self, host: Any) -> None:
         """Note a node that doesn't answer any more."""
-        self.look()
+        self.note_nodes()
 
     def on_remove(self, host: Any) -> None:
         """Note a node that has left the cluster."""
-        self.look()
+        self.note_nodes()

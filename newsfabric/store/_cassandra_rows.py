@@ -178,14 +178,14 @@ class Batch:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Plan:
+class WritePlan:
     """Requests of one write: ``slots`` (with their TTL) first, then ``batches`` in any order."""
 
     slots: dict[Slot, int]
     batches: list[Batch]
 
 
-def plan(envelopes: Sequence[Envelope], topics: TopicTable, *, now_ms: int) -> Plan:
+def plan(envelopes: Sequence[Envelope], topics: TopicTable, *, now_ms: int) -> WritePlan:
     """Return the plan to write ``envelopes``. ValueError or TypeError for values of no router."""
     slots: dict[Slot, int] = {}
     batches = Batches()
@@ -219,7 +219,7 @@ def plan(envelopes: Sequence[Envelope], topics: TopicTable, *, now_ms: int) -> P
         if (topic, day) not in noted:
             noted.add((topic, day))
             slots[topic_scope(topic), day] = _slot_ttl(kept_ms)
-    return Plan(slots, batches.all)
+    return WritePlan(slots, batches.all)
 
 
 class Batches:

@@ -227,30 +227,30 @@ class Schema:
             pending=pending(self._migrations, applied),
         )
 
-    def apply(self, say: Callable[[str], None]) -> list[str]:
-        """Apply the plan; return a line for each change. ``say`` is called with lines of progress.
+    def apply(self, show: Callable[[str], None]) -> list[str]:
+        """Apply the plan; return a line for each change. ``show`` is called with lines of progress.
 
         StoreUnavailable if another run holds the lock for too long, or nodes don't agree.
         """
         done = []
         planned = self.plan()
         for line in planned.notes:
-            say(line)
+            show(line)
         if planned.replicate is not None:
             self._ddl(_keyspace_statement(planned))
             done.append(planned.changes[0])
-            say(done[0])
+            show(done[0])
         if not planned.pending:
             return done
         for name, columns in _OWN_TABLES.items():
             self._ddl(_own_table(f"{self._address.keyspace}.{name}", columns))
         assert self._session is not None
         self._session.set_keyspace(self._address.keyspace)
-        with self._turn(say) as renew:
+        with self._turn(show) as renew:
             # The plan again: another run may just have applied it.
             for migration in self.plan().pending:
                 line = f"apply {migration.version:03d}_{migration.name}.cql"
-                say(line)
+                show(line)
                 for statement in migration.statements:
                     renew()
                     self._ddl(statement)
@@ -278,7 +278,7 @@ class Schema:
         if self._wanted is None:
             if has is None:
                 raise StoreError(
-                    f"there is no keyspace {self._address.keyspace}: to make it, say how many "
+                    f"there is no keyspace {self._address.keyspace}: to make it, state how many "
                     "replicas each data centre has (--replication oregon=3,dublin=3)"
                 )
             return None
@@ -322,7 +322,7 @@ class Schema:
     # The lock.
 
     @contextlib.contextmanager
-    def _turn(self, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+    def _turn(self, show: Callable[[str], None]) -> Iterator[Callable[[], None]]:
         """Hold the lock; yield a function that renews it."""
         owner = uuid.uuid4()
         table = f"{self._address.keyspace}.schema_lock"
@@ -334,7 +334,7 @@ class Schema:
                     f"another `schema apply` has been at work for {_WAIT_S:.0f} s"
                 )
             if not waiting:
-                say("another `schema apply` is at work; waiting for it")
+                show("another `schema apply` is at work; waiting for it")
                 waiting = True
             time.sleep(_LOOK_AGAIN_S)
 

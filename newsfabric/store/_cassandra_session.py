@@ -92,7 +92,7 @@ class _Link:
     presence: Presence
 
 
-class Session:
+class CassandraSession:
     """A sender of requests to the nodes of one data centre; belongs to the event loop that uses it.
 
     The session connects when first used, and again after a failure with a backoff: calls in between
@@ -161,7 +161,7 @@ class Session:
             return await self._read(link, statement, values, QUORUM, within=wait.here)
         except StoreUnavailable as exc:
             if self._silence.note_silence(wait, time.monotonic()):
-                logger.warning("%s: another region is asked for what is read", exc)
+                logger.warning("%s: reading from another region", exc)
         return await self._read_elsewhere(link, statement, values)
 
     async def _read_elsewhere(self, link: _Link, statement: str, values: Values) -> list[Row]:
@@ -344,7 +344,7 @@ def _connect(address: Address, login: Credentials | None) -> _Link:
             known = ", ".join(sorted(str(centre) for centre in centres))
             raise StoreError(f"{address}: no data centre {address.centre!r} (there is: {known})")
         # The driver doesn't notify again of nodes that were away before their region was known.
-        presence.look()
+        presence.note_nodes()
         session.set_keyspace(address.keyspace)
         prepared = {text: session.prepare(text) for text in STATEMENTS}
     except Exception as exc:

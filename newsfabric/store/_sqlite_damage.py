@@ -58,7 +58,7 @@ class DamageWatch:
                 self._connection = None
         except (sqlite3.Error, StoreError) as exc:
             # Readers and writers meet the same error, and report it.
-            logger.warning("can't look whether %s is damaged: %s", self._path, exc)
+            logger.warning("can't check %s for damage: %s", self._path, exc)
             return
         if damage:
             UNREADABLE.inc(len(damage))

@@ -13,9 +13,9 @@ import orjson
 
 from newsfabric.numbers import is_whole
 from newsfabric.store._sqlite_file import Row, read_envelope
-from newsfabric.store._sqlite_numbers import says_over, says_void, void_row
+from newsfabric.store._sqlite_numbers import is_over, is_void_row, void_row
 from newsfabric.store._unreadable import left_out, read_directory_row, readable, readable_rows
-from newsfabric.store.logs import DirectoryRow, Log, Number, State
+from newsfabric.store.logs import DirectoryRow, Log, Number, NumberState
 
 # CAST, since a flipped bit makes a blob of a text, and JSON can't hold a blob.
 _NUMBERS: Final = """SELECT json_group_array(json_array(
@@ -100,7 +100,7 @@ def _page(
 
 def _counts(number: Number, other: Number | None) -> bool:
     """Return whether ``number`` is the one to trust of two rows of one number."""
-    return other is None or other.state is State.HALF or number.state is State.MESSAGE
+    return other is None or other.state is NumberState.HALF or number.state is NumberState.MESSAGE
 
 
 def _number(
@@ -109,26 +109,28 @@ def _number(
     seq, topic, id_text, ends, body, rest = fields
     row = (log.router, log.epoch, seq, topic, id_text, ends)
     if not topic:
-        return Number(seq, State.VOID) if says_void(row) else _damaged(seq, fields, "not void")
+        return (
+            Number(seq, NumberState.VOID) if is_void_row(row) else _damaged(seq, fields, "not void")
+        )
     try:
         end = kept_until(id_text, topic)
     except ValueError as exc:
         return _damaged(seq, fields, str(exc))
     over = now_ms >= end
-    if over and says_over(row, end):
-        return Number(seq, State.GONE)
+    if over and is_over(row, end):
+        return Number(seq, NumberState.GONE)
     # hex() returns an empty text for a missing message, and `rest` is never empty.
     message = [topic, id_text, log.router, log.epoch, seq, body, rest]
     envelope = next(readable([message], read_envelope), None) if rest else None
     if envelope is not None:
-        return Number(seq, State.GONE) if over else Number(seq, State.MESSAGE, envelope)
-    return _damaged(seq, fields, "not what it was") if over else Number(seq, State.HALF)
+        return Number(seq, NumberState.GONE) if over else Number(seq, NumberState.MESSAGE, envelope)
+    return _damaged(seq, fields, "not what it was") if over else Number(seq, NumberState.HALF)
 
 
 def _damaged(seq: int, fields: list[Any], why: str) -> Number:
     """Report a row that names no message, or not the one written: the message is missing."""
     left_out(fields, ValueError(why))
-    return Number(seq, State.HALF)
+    return Number(seq, NumberState.HALF)
 
 
 def list_log(connection: sqlite3.Connection, log: Log, ends_ms: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from newsfabric.messages.envelope import MAX_MS
-from newsfabric.messages.mailbox import Kept, UserMark, first_of_each
+from newsfabric.messages.mailbox import KeptMessage, UserMark, first_of_each
 from newsfabric.store import rules
 from newsfabric.store._sqlite_file import PAGE_ROWS, read_envelope, who_of
 from newsfabric.store._unreadable import read_row
@@ -34,11 +34,11 @@ _USUAL_MAILBOX: Final = PAGE_ROWS // _MAILBOXES
 
 def mailboxes(
     connection: sqlite3.Connection, topics: Sequence[str], *, limit: int, now_ms: int
-) -> list[list[Kept]]:
+) -> list[list[KeptMessage]]:
     """See :meth:`newsfabric.store.Store.mailboxes`."""
     most = rules.mailbox_limit(limit)
     end = rules.first_id(MAX_MS + 1)
-    found: list[list[Kept]] = []
+    found: list[list[KeptMessage]] = []
     for start in range(0, len(topics), _MAILBOXES):
         some = topics[start : start + _MAILBOXES]
         found += _mailboxes(connection, some, end, now_ms, min(most, _USUAL_MAILBOX))
@@ -53,7 +53,7 @@ def mailboxes(
 
 def _mailboxes(
     connection: sqlite3.Connection, topics: Sequence[str], end: str, now_ms: int, limit: int
-) -> list[list[Kept]]:
+) -> list[list[KeptMessage]]:
     """Return the newest ``limit`` messages of each topic with ids before ``end``, newest first."""
     asked = (end, now_ms, limit, orjson.dumps(topics).decode())
     text = connection.execute(MAILBOXES, asked).fetchone()[0]
@@ -64,19 +64,21 @@ def _mailboxes(
     return found
 
 
-def kept(connection: sqlite3.Connection, topic: str, id_text: str, *, now_ms: int) -> Kept | None:
+def kept(
+    connection: sqlite3.Connection, topic: str, id_text: str, *, now_ms: int
+) -> KeptMessage | None:
     """See :meth:`newsfabric.store.Store.kept`."""
     who = who_of(rules.checked_id(id_text))
     row = connection.execute(KEPT, (topic, who, now_ms)).fetchone()
     return None if row is None else _kept(orjson.loads(row[0]))
 
 
-def _kept(fields: list[Any]) -> Kept:
+def _kept(fields: list[Any]) -> KeptMessage:
     return read_row(fields, _read_kept)
 
 
-def _read_kept(fields: list[Any]) -> Kept:
+def _read_kept(fields: list[Any]) -> KeptMessage:
     *message, marks = fields
     e = read_envelope(message)
     marked = (UserMark(topic=e.topic, id=id_, kind=kind, at_ms=at) for id_, kind, at in marks)
-    return Kept(e, first_of_each(list(marked)))
+    return KeptMessage(e, first_of_each(list(marked)))

@@ -40,13 +40,13 @@ def void_row(router: str, epoch: int, seq: int, ends: int) -> LogRow:
     return (router, epoch, seq, "", _void_id(router, epoch, seq), ends)
 
 
-def says_over(row: LogRow, end: int) -> bool:
+def is_over(row: LogRow, end: int) -> bool:
     """Return whether ``row`` is as it was written for a message that is kept until ``end``."""
     *place, ends = row
     return ends & _MASK == _check(place) & _MASK or ends == rules.index_ends(end)
 
 
-def says_void(row: LogRow) -> bool:
+def is_void_row(row: LogRow) -> bool:
     """Return whether ``row``, without a topic, is as it was written for a void number."""
     router, epoch, seq, _, id_text, _ = row
     return id_text in ("", _void_id(router, epoch, seq))

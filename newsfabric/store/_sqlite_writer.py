@@ -101,7 +101,7 @@ class Writer:
         while not closing:
             batch, closing = self._next_batch(purge_at - time.monotonic())
             if batch:
-                self._tell(self._commit(batch))
+                self._settle_on_loop(self._commit(batch))
             if time.monotonic() >= purge_at:
                 purge_at = time.monotonic() + self._purge()
         self._disconnect()
@@ -119,7 +119,7 @@ class Writer:
             return batch, True
         return batch, False
 
-    def _tell(self, outcome: _Outcome) -> None:
+    def _settle_on_loop(self, outcome: _Outcome) -> None:
         # The loop may be gone, and all waiting tasks with it.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._settle, outcome)

@@ -55,7 +55,7 @@ def read_or_blank(
     try:
         return read(row)
     except _GARBAGE as exc:
-        _tell(place, exc)
+        _log_row(place, exc)
         return read_row(place, functools.partial(blank, topic))
 
 
@@ -95,16 +95,16 @@ def readable(rows: Iterable[R], read: Callable[[R], Envelope]) -> Iterator[Envel
 def left_out(row: Sequence[Any], why: Exception) -> None:
     """Count ``row``, and log at a limited rate that such a row can't be read."""
     UNREADABLE.inc()
-    _tell(row, why)
+    _log_row(row, why)
 
 
-def _tell(row: Sequence[Any], why: Exception) -> None:
-    unsaid = _lines.may_log(time.monotonic())
-    if unsaid is not None:
+def _log_row(row: Sequence[Any], why: Exception) -> None:
+    suppressed = _lines.may_log(time.monotonic())
+    if suppressed is not None:
         # Names and numbers only; the body comes after these.
         logger.warning(
             "a row of the store can't be read (and %d more): %s: %s",
-            unsaid, list(row[:4]), why,
+            suppressed, list(row[:4]), why,
         )  # fmt: skip
 
 

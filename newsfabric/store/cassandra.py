@@ -24,12 +24,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Final
 
 from newsfabric.messages.envelope import MAX_MS, Envelope, ms_of_id
-from newsfabric.messages.mailbox import Kept, UserMark
+from newsfabric.messages.mailbox import KeptMessage, UserMark
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import rules
 from newsfabric.store._cassandra_logs import Logs
 from newsfabric.store._cassandra_mailboxes import Mailboxes
-from newsfabric.store._cassandra_session import PAGE_ROWS, Row, Session, together
+from newsfabric.store._cassandra_session import PAGE_ROWS, CassandraSession, Row, together
 from newsfabric.store._cassandra_url import Address, login_from
 from newsfabric.store.logs import DirectoryRow, Log, Number
 from newsfabric.topics import TopicTable
@@ -67,7 +67,7 @@ class CassandraStore:
         self._address = address
         self._topics = topics
         self._now_ms = now_ms
-        self._session = Session(address, login_from(environ))
+        self._session = CassandraSession(address, login_from(environ))
         self._mailboxes = Mailboxes(self._session, topics, now_ms)
         self._logs = Logs(self._session, topics, now_ms)
         self._note_again_s = note_again_s
@@ -199,11 +199,11 @@ class CassandraStore:
         """See :meth:`newsfabric.store.Store.directory`."""
         return await self._logs.directory(region, day, but=but, at_home=at_home)
 
-    async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
+    async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[KeptMessage]]:
         """See :meth:`newsfabric.store.Store.mailboxes`."""
         return await self._mailboxes.read(topics, limit=limit)
 
-    async def kept(self, topic: str, id: str) -> Kept | None:
+    async def kept(self, topic: str, id: str) -> KeptMessage | None:
         """See :meth:`newsfabric.store.Store.kept`."""
         return await self._mailboxes.kept(topic, id)
 
@@ -217,13 +217,13 @@ class CassandraStore:
         """See :meth:`newsfabric.store.Store.clocks_ms`, of this region's nodes: the driver sends
         each read to the next node, or to the same while others read. Each node counts once."""
         at = self._address.centre
-        told: dict[uuid.UUID, int] = {}
+        clocks_ms: dict[uuid.UUID, int] = {}
         for _ in range(_CLOCK_ROUNDS):
             asked = (self._session.read(rows.CLOCK, (), at=at) for _ in range(_CLOCKS))
-            told |= {node: ms for ((node, ms),) in await together(asked)}
-            if len(told) >= _CLOCKS:
+            clocks_ms |= {node: ms for ((node, ms),) in await together(asked)}
+            if len(clocks_ms) >= _CLOCKS:
                 break
-        return list(told.values())
+        return list(clocks_ms.values())
 
     async def check(self) -> None:
         """See :meth:`newsfabric.store.Store.check`, of this region's nodes alone."""
@@ -244,7 +244,7 @@ Choose = Callable[[Iterable[Envelope], int], list[Envelope]]
 class _Backwards:
     """A reader of one topic's partitions, from the newest row in [``start``, ``end``) back."""
 
-    session: Session
+    session: CassandraSession
     topics: TopicTable
     topic: str
     days: tuple[int, int]

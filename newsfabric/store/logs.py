@@ -63,7 +63,7 @@ class DirectoryRow:
     voids: Runs = ()
 
     @property
-    def told_ms(self) -> int:
+    def stated_ms(self) -> int:
         """The latest time known from this row, in ms: its router's clock then, or a bit more.
 
         For a row of a router of the release before: when the log began.
@@ -80,7 +80,7 @@ def next_version(version: int, now_ms: int) -> int:
     return max(version + 1, now_ms)
 
 
-class State(enum.Enum):
+class NumberState(enum.Enum):
     """The state of a number of a log."""
 
     MESSAGE = "message"
@@ -95,5 +95,5 @@ class Number(NamedTuple):
     """A number of a log, as it was read; a MESSAGE has its ``envelope``."""
 
     seq: int
-    state: State
+    state: NumberState
     envelope: Envelope | None = None

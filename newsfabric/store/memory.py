@@ -15,9 +15,9 @@ from typing import Final
 
 from newsfabric.errors import StoreError
 from newsfabric.messages.envelope import MAX_MS, Envelope, identity_of_id, ms_of_id
-from newsfabric.messages.mailbox import MARK_KINDS, Kept, MarkKind, UserMark, is_individual
+from newsfabric.messages.mailbox import MARK_KINDS, KeptMessage, MarkKind, UserMark, is_individual
 from newsfabric.store import rules
-from newsfabric.store.logs import DirectoryRow, Log, Number, State
+from newsfabric.store.logs import DirectoryRow, Log, Number, NumberState
 from newsfabric.topics import TopicTable
 
 DEFAULT_MAX_BYTES: Final = 128 * 1024 * 1024
@@ -136,11 +136,11 @@ class MemoryStore:
 
     def _number(self, seq: int, rows: _LogRows) -> Number:
         if seq in rows.void:
-            return Number(seq, State.VOID)
+            return Number(seq, NumberState.VOID)
         row = self._rows.get(rows.messages.get(seq, _NOTHING))
         if row is None or self._now_ms() >= row.life.kept_until:
-            return Number(seq, State.GONE)
-        return Number(seq, State.MESSAGE, row.envelope)
+            return Number(seq, NumberState.GONE)
+        return Number(seq, NumberState.MESSAGE, row.envelope)
 
     async def void(self, log: Log, numbers: Sequence[int]) -> None:
         """See :meth:`newsfabric.store.Store.void`, of any region's log."""
@@ -181,12 +181,12 @@ class MemoryStore:
         found = [log for log in self._directory if (log.region, log.day) == (region, day)]
         return [self._directory[log] for log in sorted(found) if log not in but]
 
-    async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
+    async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[KeptMessage]]:
         """See :meth:`newsfabric.store.Store.mailboxes`."""
         most = rules.mailbox_limit(limit)
         return [self._mailbox(topic, most) for topic in topics]
 
-    def _mailbox(self, topic: str, most: int) -> list[Kept]:
+    def _mailbox(self, topic: str, most: int) -> list[KeptMessage]:
         policy = self._topics.find(topic)
         newest_first = (
             envelope
@@ -196,16 +196,16 @@ class MemoryStore:
         )
         return [self._kept(e) for e in rules.newest_of_each(newest_first, most)[::-1]]
 
-    async def kept(self, topic: str, id: str) -> Kept | None:
+    async def kept(self, topic: str, id: str) -> KeptMessage | None:
         """See :meth:`newsfabric.store.Store.kept`."""
         identity = identity_of_id(id)
         policy = self._topics.find(topic)
         found = (e for e in self._readable(topic, 0, None) if e.identity == identity)
         return next((self._kept(e) for e in found if is_individual(e, policy)), None)
 
-    def _kept(self, e: Envelope) -> Kept:
+    def _kept(self, e: Envelope) -> KeptMessage:
         marks = (self._marks.get((e.topic, e.identity, kind)) for kind in MARK_KINDS)
-        return Kept(e, tuple(mark for mark in marks if mark is not None))
+        return KeptMessage(e, tuple(mark for mark in marks if mark is not None))
 
     async def mark(self, marks: Sequence[UserMark]) -> None:
         """See :meth:`newsfabric.store.Store.mark`; above 200,000 marks the first is deleted."""

@@ -25,7 +25,7 @@ from typing import Final, TypeVar
 
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.messages.envelope import MAX_MS, Envelope
-from newsfabric.messages.mailbox import Kept, UserMark
+from newsfabric.messages.mailbox import KeptMessage, UserMark
 from newsfabric.store import _sqlite_file as file
 from newsfabric.store import _sqlite_logs as logs
 from newsfabric.store import _sqlite_mailboxes as mailboxes
@@ -184,7 +184,7 @@ class SqliteStore:
         found = await self._read(lambda connection: logs.directory(connection, region, day))
         return [row for row in found if row.log not in but]
 
-    async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
+    async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[KeptMessage]]:
         """See :meth:`newsfabric.store.Store.mailboxes`."""
         return await self._read(
             lambda connection: mailboxes.mailboxes(
@@ -192,7 +192,7 @@ class SqliteStore:
             )
         )
 
-    async def kept(self, topic: str, id: str) -> Kept | None:
+    async def kept(self, topic: str, id: str) -> KeptMessage | None:
         """See :meth:`newsfabric.store.Store.kept`."""
         return await self._read(
             lambda connection: mailboxes.kept(connection, topic, id, now_ms=self._now_ms())

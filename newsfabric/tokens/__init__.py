@@ -208,7 +208,7 @@ def _login(claims: dict[str, Any], rules: TokenRules, now: float) -> Login:
         raise BadToken("issuer", "the token is another issuer's")
     issued = _seconds(claims, "iat")
     if issued is None:
-        raise BadToken("claims", "the token must say when it was issued: iat")
+        raise BadToken("claims", "the token must have the time of its issue: iat")
     begins, expires = _seconds(claims, "nbf"), _seconds(claims, "exp")
     last = issued + rules.longest
     ends = last if expires is None else min(last, expires + rules.leeway)

@@ -58,5 +58,5 @@ def check_private(urls: Iterable[str]) -> None:
         if not is_private(url):
             raise ConfigError(
                 f"{url}: a token is sent over https, or to this machine, only: write https, "
-                "or say --token-over-http in a private network"
+                "or use --token-over-http in a private network"
             )

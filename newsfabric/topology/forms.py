@@ -23,8 +23,8 @@ from newsfabric.topology.values import (
     DIRECT,
     VHOST,
     Binding,
+    BrokerObjects,
     Exchange,
-    Part,
     Queue,
     ShovelLink,
 )
@@ -45,7 +45,7 @@ def shovel_value(link: ShovelLink, credentials: Credentials) -> dict[str, Any]:
     it, so no other user can set it.
     """
     logs_in = link.destinations != (DIRECT,)
-    said = {"dest-publish-properties": {"user_id": credentials.username}} if logs_in else {}
+    login = {"dest-publish-properties": {"user_id": credentials.username}} if logs_in else {}
     return {
         "src-protocol": "amqp091",
         "src-uri": _uris((link.source,), credentials),
@@ -63,7 +63,7 @@ def shovel_value(link: ShovelLink, credentials: Credentials) -> dict[str, Any]:
         # The source keeps a message until the destination has it: duplicates, never losses.
         "ack-mode": "on-confirm" if link.confirmed else "on-publish",
         "reconnect-delay": 1,
-        **said,
+        **login,
     }
 
 
@@ -73,7 +73,7 @@ def mask(text: str) -> str:
 
 
 def definitions(
-    part: Part,
+    part: BrokerObjects,
     users: Iterable[User] = (),
     passwords: Mapping[str, str] = MappingProxyType({}),
     limits: Mapping[str, Any] = MappingProxyType({}),
@@ -95,7 +95,7 @@ def definitions(
 
 
 def client_definitions(
-    taken: Part,
+    taken: BrokerObjects,
     users: Iterable[User] = (),
     passwords: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def retail_definitions(
     return definitions(RETAIL, users, passwords)
 
 
-async def declare_part(declare: Declare, part: Part) -> None:
+async def declare_part(declare: Declare, part: BrokerObjects) -> None:
     """Declare exchanges, queues and bindings of ``part``."""
     for exchange in part.exchanges:
         await declare.exchange(exchange.name, type=exchange.type)
@@ -142,7 +142,7 @@ async def declare_core(declare: Declare) -> None:
 
     Services declare none: a user that may declare an exchange may delete it.
     """
-    await declare_part(declare, Part(exchanges=CORE_EXCHANGES))
+    await declare_part(declare, BrokerObjects(exchanges=CORE_EXCHANGES))
 
 
 async def declare_retail(declare: Declare) -> None:
@@ -181,8 +181,8 @@ def _uri(url: str, credentials: Credentials) -> str:
     parts = urlsplit(url)
     query = {"heartbeat": str(SHOVEL_HEARTBEAT)} | dict(parse_qsl(parts.query))
     if parts.scheme != "amqps":
-        said = urlunsplit(parts._replace(query=urlencode(query, safe="/")))
-        return credentials.in_url(said)
+        bare = urlunsplit(parts._replace(query=urlencode(query, safe="/")))
+        return credentials.in_url(bare)
     tls = credentials.tls
     if tls.authorities is not None:
         query.setdefault("cacertfile", str(tls.authorities))

@@ -28,19 +28,19 @@ from newsfabric.topology.values import (
     UPSTREAM_BOUNDS,
     UPSTREAM_QUEUE,
     Binding,
+    BrokerObjects,
     Exchange,
-    Part,
     Queue,
     ShovelLink,
 )
 
-CLIENT: Final = Part((Exchange(PUBLISH),))
+CLIENT: Final = BrokerObjects((Exchange(PUBLISH),))
 
 CORE_EXCHANGES: Final = tuple(
     Exchange(name) for name in (INTAKE, POSTOFFICE, OUTBOUND, UPSTREAM, ORDERS, REJECTED, RECEIPTS)
 )
 
-RETAIL: Final = Part(
+RETAIL: Final = BrokerObjects(
     exchanges=(Exchange(POSTOFFICE), Exchange(UPSTREAM)),
     queues=(Queue(GATEWAY_QUEUE, GATEWAY_BOUNDS), Queue(UPSTREAM_QUEUE, UPSTREAM_BOUNDS)),
     bindings=(Binding(POSTOFFICE, GATEWAY_QUEUE), Binding(UPSTREAM, UPSTREAM_QUEUE)),
@@ -88,13 +88,13 @@ def keeper_queues(region: str) -> str:
     return f"{KEEPER_QUEUES}{region}."
 
 
-def core(topics: TopicTable) -> Part:
+def core(topics: TopicTable) -> BrokerObjects:
     """Return the exchanges, queues and bindings of each core broker.
 
     All messages enter by ``router.1``, gold by ``router.2`` as well, where it waits only behind
     other gold.
     """
-    return Part(
+    return BrokerObjects(
         exchanges=CORE_EXCHANGES,
         queues=(
             *(Queue(name, ROUTER_BOUNDS) for name in router_queues()),

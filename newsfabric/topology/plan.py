@@ -30,8 +30,8 @@ from newsfabric.topology.values import (
     TO_QUEUES,
     Binding,
     Broker,
+    BrokerObjects,
     Cluster,
-    Part,
     Queue,
     ShovelLink,
 )
@@ -41,7 +41,7 @@ _SECOND: Final = ".2"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class ShovelPlace:
     """The broker from which a shovel takes, and the broker on which it runs."""
 
     source: Broker
@@ -49,7 +49,7 @@ class Place:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class KeptShovel:
     """A shovel that a region keeps, wherever it runs now.
 
     ``sources`` are the nodes that it may take from, ``hosts`` the nodes that it may run on: the
@@ -74,24 +74,24 @@ class Link:
         return f"{self.runs_on}/{self.name}"
 
     @property
-    def preferred(self) -> Place:
+    def preferred(self) -> ShovelPlace:
         """The place of the shovel while all brokers run."""
         return self.places()[0]
 
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[ShovelPlace, ...]:
         """Return the possible places, the preferred one first."""
         return tuple(
-            Place(Broker(self.source, source.name), Broker(self.runs_on, host.name))
+            ShovelPlace(Broker(self.source, source.name), Broker(self.runs_on, host.name))
             for source in self.sources
             for host in self.hosts
         )
 
-    def source_part(self) -> Part:
+    def source_part(self) -> BrokerObjects:
         """Return the queue and bindings that the link needs on the broker that it takes from."""
         bindings = tuple(Binding(self.exchange, self.queue.name, key) for key in self.keys)
-        return Part(queues=(self.queue,), bindings=bindings)
+        return BrokerObjects(queues=(self.queue,), bindings=bindings)
 
-    def shovel(self, place: Place) -> ShovelLink:
+    def shovel(self, place: ShovelPlace) -> ShovelLink:
         """Return the shovel that takes from the source of ``place``."""
         (url,) = (node.amqp_url for node in self.sources if node.name == place.source.name)
         return ShovelLink(
@@ -114,7 +114,7 @@ def brokers_of(fabric: Fabric) -> dict[Broker, Node]:
     return found
 
 
-def region_links(fabric: Fabric, region: str, topics: TopicTable) -> tuple[Link, ...]:
+def region_links(fabric: Fabric, region: str, topics: TopicTable) -> tuple[KeptShovel, ...]:
     """Return every link that the keepers of ``region`` keep, also those at proxy clusters."""
     own = fabric.region(region)
     links = [*_receipts(own)]
@@ -133,29 +133,29 @@ def shovel_plan(
     region: str,
     topics: TopicTable,
     *,
-    places: Mapping[str, Sequence[Place]] | None = None,
-) -> dict[Broker, Part]:
+    places: Mapping[str, Sequence[ShovelPlace]] | None = None,
+) -> dict[Broker, BrokerObjects]:
     """Return ``region``'s objects on each broker: its own, its shovels and their source queues.
 
-    ``places`` has, by :attr:`Link.id`, the places of a link that isn't at its preferred place:
-    several while it moves, the newest first. A broker has one shovel of a name, so of two places
-    with the same host the first is used.
+    ``places`` has, by :attr:`KeptShovel.id`, the places of a link that isn't at its preferred
+    place: several while it moves, the newest first. A broker has one shovel of a name, so of two
+    places with the same host the first is used.
     """
-    plan: dict[Broker, Part] = {}
+    plan: dict[Broker, BrokerObjects] = {}
     for broker in brokers_of(fabric):
         if broker.cluster.region == region or broker.cluster.role == "proxy":
             plan[broker] = core(topics) if broker.cluster.role == "core" else CLIENT
     for link in region_links(fabric, region, topics):
         shovels: dict[Broker, ShovelLink] = {}
         for place in (places or {}).get(link.id, (link.preferred,)):
-            plan[place.source] = plan.get(place.source, Part()) + link.source_part()
+            plan[place.source] = plan.get(place.source, BrokerObjects()) + link.source_part()
             shovels.setdefault(place.host, link.shovel(place))
         for host, shovel in shovels.items():
-            plan[host] += Part(shovels=(shovel,))
+            plan[host] += BrokerObjects(shovels=(shovel,))
     return plan
 
 
-def taken_from(fabric: Fabric, cluster: Cluster, topics: TopicTable) -> Part:
+def taken_from(fabric: Fabric, cluster: Cluster, topics: TopicTable) -> BrokerObjects:
     """Return the queues that shovels take from on each broker of ``cluster``, client or proxy.
 
     Their keepers would make these queues, too, but later: publishers may reach an empty broker
@@ -164,7 +164,7 @@ def taken_from(fabric: Fabric, cluster: Cluster, topics: TopicTable) -> Part:
     links = (
         link for region in fabric.regions for link in region_links(fabric, region.name, topics)
     )
-    return sum((link.source_part() for link in links if link.source == cluster), Part())
+    return sum((link.source_part() for link in links if link.source == cluster), BrokerObjects())
 
 
 def takes_copies_alone(shovel: str, region: str) -> bool:
@@ -200,7 +200,7 @@ def owned_queue(region: str, cluster: Cluster, name: str) -> bool:
     return receipts or name.startswith(f"shovel.outbound.{region}.")
 
 
-def _publish(own: Region, other: Region, topics: TopicTable) -> Iterator[Link]:
+def _publish(own: Region, other: Region, topics: TopicTable) -> Iterator[KeptShovel]:
     """Yield a link from each client broker of ``other``: for all messages if that is the own
     region, else for gold. For gold of the own region a second link, into another core broker.
 
@@ -210,7 +210,7 @@ def _publish(own: Region, other: Region, topics: TopicTable) -> Iterator[Link]:
         paths = _paths(own.core, n) if other == own else _paths(own.core, n)[:1]
         for path, hosts in enumerate(paths, 1):
             everything = other == own and path == 1
-            yield Link(
+            yield KeptShovel(
                 name=f"publish.{other.name}.{n}{_SECOND if path == 2 else ''}",
                 runs_on=Cluster(own.name, "core"),
                 source=Cluster(other.name, "client"),
@@ -223,10 +223,10 @@ def _publish(own: Region, other: Region, topics: TopicTable) -> Iterator[Link]:
             )
 
 
-def _outbound(own: Region, other: Region) -> Iterator[Link]:
+def _outbound(own: Region, other: Region) -> Iterator[KeptShovel]:
     """Yield a link for each own core broker, which carries all that ``other`` routes."""
     for n, host in enumerate(own.core, 1):
-        yield Link(
+        yield KeptShovel(
             name=f"outbound.{other.name}.{n}",
             runs_on=Cluster(own.name, "core"),
             source=Cluster(other.name, "core"),
@@ -239,14 +239,14 @@ def _outbound(own: Region, other: Region) -> Iterator[Link]:
         )
 
 
-def _receipts(own: Region) -> Iterator[Link]:
+def _receipts(own: Region) -> Iterator[KeptShovel]:
     """Yield two links for each client broker, which carry all receipts from two core brokers."""
     for n, host in enumerate(own.client, 1):
         cluster = Cluster(own.name, "client")
         yield from _receipts_for(f"receipts.{n}", f"shovel.receipts.{n}", cluster, host, own, n)
 
 
-def _receipts_of_proxy(proxy: ProxyCluster, own: Region) -> Iterator[Link]:
+def _receipts_of_proxy(proxy: ProxyCluster, own: Region) -> Iterator[KeptShovel]:
     """Yield the links of receipts from ``own`` region's routers to publishers at ``proxy``."""
     for n, host in enumerate(proxy.nodes, 1):
         name, queue = f"receipts.{own.name}.{n}", f"shovel.receipts.{proxy.name}.{n}"
@@ -255,9 +255,9 @@ def _receipts_of_proxy(proxy: ProxyCluster, own: Region) -> Iterator[Link]:
 
 def _receipts_for(
     name: str, queue: str, runs_on: Cluster, host: Node, own: Region, n: int
-) -> Iterator[Link]:
+) -> Iterator[KeptShovel]:
     for path, sources in enumerate(_paths(own.core, n), 1):
-        yield Link(
+        yield KeptShovel(
             name=f"{name}{_SECOND if path == 2 else ''}",
             runs_on=runs_on,
             source=Cluster(own.name, "core"),
@@ -274,10 +274,10 @@ def _receipts_for(
         )
 
 
-def _from_proxy(proxy: ProxyCluster, own: Region, topics: TopicTable) -> Iterator[Link]:
+def _from_proxy(proxy: ProxyCluster, own: Region, topics: TopicTable) -> Iterator[KeptShovel]:
     """Yield links for publications at ``proxy``: gold to every region, the rest to the nearest."""
     for n, node in enumerate(proxy.nodes, 1):
-        yield Link(
+        yield KeptShovel(
             name=f"proxy.{proxy.name}.{n}",
             runs_on=Cluster(own.name, "client"),
             source=Cluster(proxy.name, "proxy"),

@@ -38,7 +38,7 @@ from newsfabric.topology.parts import (
     keeper_queues,
     router_queues,
 )
-from newsfabric.topology.plan import Link, region_links, runs_shovels, shovel_plan
+from newsfabric.topology.plan import KeptShovel, region_links, runs_shovels, shovel_plan
 from newsfabric.topology.rights import BOX_LIMITS, NAMED, User, beginning, exactly, topic_regex
 from newsfabric.topology.values import (
     ALL,
@@ -50,8 +50,8 @@ from newsfabric.topology.values import (
     RECEIPTS,
     REJECTED,
     UPSTREAM,
+    BrokerObjects,
     Cluster,
-    Part,
 )
 
 Service = Literal[CoreKind, "shovel", "box"]
@@ -141,24 +141,24 @@ def _router(region: str) -> User:
 
 def _mailbox(region: str, topics: TopicTable) -> User:
     owned = (policy.pattern for policy in topics.policies if policy.access == "owner")
-    told = tuple(topic_regex(pattern) for pattern in (*owned, f"{NOTES}.{ALL}"))
+    writable = tuple(topic_regex(pattern) for pattern in (*owned, f"{NOTES}.{ALL}"))
     return User(
         name=user_name("mailbox", region),
         write=(INTAKE, REJECTED, UPSTREAM),
         read=(exactly(MAILBOX_QUEUE),),
-        topics={INTAKE: (told, ()), UPSTREAM: _reporting(region)},
+        topics={INTAKE: (writable, ()), UPSTREAM: _reporting(region)},
     )
 
 
 def _reports(region: str) -> User:
     """Return a frontdesk's user on the core: reads all reports, writes its own."""
-    heard = (exactly(load_key(region, "*")), exactly(report_key(region, "*")))
+    readable = (exactly(load_key(region, "*")), exactly(report_key(region, "*")))
     return User(
         name=user_name("frontdesk", region),
         configure=(NAMED,),
         write=(UPSTREAM, NAMED),
         read=(UPSTREAM, NAMED),
-        topics={UPSTREAM: (_reporting(region)[0], heard)},
+        topics={UPSTREAM: (_reporting(region)[0], readable)},
     )
 
 
@@ -197,7 +197,7 @@ def _keeping(fabric: Fabric, topics: TopicTable, cluster: Cluster, region: str) 
     parts = [part for broker, part in plan.items() if broker.cluster == cluster]
     if not parts:
         return
-    part = sum(parts, Part())
+    part = sum(parts, BrokerObjects())
     sources = [link for link in region_links(fabric, region, topics) if link.source == cluster]
     queues = tuple(dict.fromkeys(map(_source_queues, sources)))
     exchanges = [exactly(exchange.name) for exchange in part.exchanges]
@@ -214,8 +214,8 @@ def _keeping(fabric: Fabric, topics: TopicTable, cluster: Cluster, region: str) 
         own.append(beginning(BOX_QUEUES))
         # Canaries for the boxes.
         canaries.append(POSTOFFICE)
-        said = (exactly(MARK_KEY), topic_regex(load_key(region, "*")))
-        more[UPSTREAM] = (_reporting(region)[0], said)
+        writable = (exactly(MARK_KEY), topic_regex(load_key(region, "*")))
+        more[UPSTREAM] = (_reporting(region)[0], writable)
         more[RECEIPTS] = ((beginning(keeper_queues(region)),), (_ANY,))
     key = exactly(canary_key(region))
     yield User(
@@ -234,6 +234,6 @@ def _is_source(queue: str) -> bool:
     return queue.startswith(SHOVEL_QUEUES)
 
 
-def _source_queues(link: Link) -> str:
+def _source_queues(link: KeptShovel) -> str:
     """Return an expression for ``link``'s source queue and the queues of similar links."""
     return beginning(link.queue.name.rpartition(".")[0] + ".")

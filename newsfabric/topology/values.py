@@ -62,8 +62,8 @@ class Bounds:
 
     def policy(self) -> dict[str, int]:
         """Return the ``definition`` of an operator policy, which can bound only size and time."""
-        said = self.arguments().items()
-        return {key.removeprefix("x-"): value for key, value in said if isinstance(value, int)}
+        arguments = self.arguments().items()
+        return {key.removeprefix("x-"): value for key, value in arguments if isinstance(value, int)}
 
 
 ROUTER_BOUNDS: Final = Bounds(
@@ -185,7 +185,7 @@ class ShovelLink:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Part:
+class BrokerObjects:
     """The objects of one broker."""
 
     exchanges: tuple[Exchange, ...] = ()
@@ -193,8 +193,8 @@ class Part:
     bindings: tuple[Binding, ...] = ()
     shovels: tuple[ShovelLink, ...] = ()
 
-    def __add__(self, other: Part) -> Part:
-        return Part(
+    def __add__(self, other: BrokerObjects) -> BrokerObjects:
+        return BrokerObjects(
             _union(self.exchanges, other.exchanges),
             _union(self.queues, other.queues),
             _union(self.bindings, other.bindings),

@@ -12,8 +12,8 @@ from typing import Final
 from prometheus_client import Histogram
 
 from newsfabric.messages.envelope import Envelope
-from newsfabric.metrics.tallied import Count, Counted
-from newsfabric.tracing.sightings import Place, SeenCopy, Sighting, Sightings, Way
+from newsfabric.metrics.bulk import Count, Counted
+from newsfabric.tracing.sightings import RacePlace, SeenCopy, Sighting, Sightings, Way
 
 # Nine regions on two paths each through two feeds, and some for moves.
 MOST_WAYS: Final = 64
@@ -33,7 +33,7 @@ class Races:
         self._copies = copies
         self._lead = lead
         self._labels: dict[Way, str] = {}
-        self._counted: dict[tuple[Way, Place], Count] = {}
+        self._counted: dict[tuple[Way, RacePlace], Count] = {}
 
     def came(self, envelope: Envelope, way: Way, at_ms: int) -> Sighting:
         """Count a routed copy, and remember it; return all that is known of its message."""
@@ -62,10 +62,10 @@ class Races:
 
     def first(self, sighting: Sighting) -> None:
         """Count the first copy of a message, and remember it."""
-        self._count(sighting.copies[0].way, Place.FIRST)
+        self._count(sighting.copies[0].way, RacePlace.FIRST)
         self.sightings.first(sighting)
 
-    def _count(self, way: Way, place: Place) -> None:
+    def _count(self, way: Way, place: RacePlace) -> None:
         counter = self._counted.get((way, place))
         if counter is None:
             counter = self._copies.labels(self._label(way), place.value)

@@ -64,7 +64,7 @@ class Sighting:
     epoch: int | None = None
     seq: int | None = None
 
-    def document(self) -> dict[str, Any]:
+    def sighting_document(self) -> dict[str, Any]:
         """Return the sighting in the form of ``/trace``."""
         return {
             "identity": identity_text(self.identity),
@@ -87,7 +87,7 @@ class Sighting:
         )
 
 
-class Place(enum.Enum):
+class RacePlace(enum.Enum):
     """The result of a copy in its race. The values are metric labels."""
 
     FIRST = "first"
@@ -99,7 +99,7 @@ class Place(enum.Enum):
 class Arrival(NamedTuple):
     """The result of a copy; ``lead_ms`` is the winner's lead over the second copy's way."""
 
-    place: Place
+    place: RacePlace
     winner: Way
     lead_ms: int | None = None
 
@@ -137,10 +137,10 @@ class Sightings:
         if len(seen.copies) < MAX_COPIES:
             seen.copies.append(copy)
         if _same_way(copy, winner):
-            return Arrival(Place.AGAIN, winner.way)
+            return Arrival(RacePlace.AGAIN, winner.way)
         second = all(_same_way(each, winner) for each in seen.copies[1:-1])
         lead_ms = max(0, copy.at_ms - winner.at_ms) if second else None
-        return Arrival(Place.LATER, winner.way, lead_ms)
+        return Arrival(RacePlace.LATER, winner.way, lead_ms)
 
     def find(self, text: str) -> list[Sighting]:
         """Return messages with the id, identity, beginning of one, or message_id ``text``."""
@@ -155,10 +155,10 @@ class Sightings:
         )
         return [seen for _, seen in zip(range(MAX_FOUND), matching, strict=False)]
 
-    def document(self, text: str) -> dict[str, Any]:
+    def sightings_document(self, text: str) -> dict[str, Any]:
         """Return the reply to ``/trace/TEXT``, with the age of this process's memory."""
         return {
-            "sightings": [seen.document() for seen in self.find(text)],
+            "sightings": [seen.sighting_document() for seen in self.find(text)],
             "remembered": len(self._seen),
             "since_ms": self._oldest_ms() if self._seen else None,
         }

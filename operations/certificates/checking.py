@@ -41,7 +41,7 @@ class Checked:
     """
 
     path: str
-    says: Description | None
+    described: Description | None
     wrong: tuple[str, ...]
     key_checked: bool = False
 
@@ -65,55 +65,60 @@ def check(
     try:
         pem = path.read_bytes()
         chain = certificates_in(pem, str(path))
-        says = describe(chain[0])
+        described = describe(chain[0])
     except (OSError, ConfigError) as exc:
-        return Checked(path=str(path), says=None, wrong=(str(exc),))
+        return Checked(path=str(path), described=None, wrong=(str(exc),))
     key_pem = _key_of(path, pem, key)
-    wrong = _ending(says, now, before)
-    if not says.authority:
+    wrong = _ending(described, now, before)
+    if not described.authority:
         trusted = _trusted(path, authorities)
-        wrong += _chain(chain, says, trusted, hosts, now)
-        if key_pem is not None and key_identifier(key_pem, f"the key of {path}") != says.key:
+        wrong += _chain(chain, described, trusted, hosts, now)
+        if key_pem is not None and key_identifier(key_pem, f"the key of {path}") != described.key:
             wrong.append(
                 "the private key is another certificate's: put the two that belong together"
             )
-    return Checked(path=str(path), says=says, wrong=tuple(wrong), key_checked=key_pem is not None)
+    return Checked(
+        path=str(path), described=described, wrong=tuple(wrong), key_checked=key_pem is not None
+    )
 
 
-def _ending(says: Description, now: datetime.datetime, before: datetime.timedelta) -> list[str]:
-    if now < says.begins:
-        return [f"it isn't good before {says.begins:%Y-%m-%d %H:%M} UTC: is the clock right?"]
-    if now >= says.ends:
-        return [f"it expired on {says.ends:%Y-%m-%d %H:%M} UTC: renew it"]
-    if says.ends - now <= before:
-        return [f"it expires in {in_words(says.ends - now)}: renew it"]
+def _ending(
+    described: Description, now: datetime.datetime, before: datetime.timedelta
+) -> list[str]:
+    if now < described.begins:
+        return [f"it isn't good before {described.begins:%Y-%m-%d %H:%M} UTC: is the clock right?"]
+    if now >= described.ends:
+        return [f"it expired on {described.ends:%Y-%m-%d %H:%M} UTC: renew it"]
+    if described.ends - now <= before:
+        return [f"it expires in {in_words(described.ends - now)}: renew it"]
     return []
 
 
 def not_signed(
-    chain: Sequence[x509.Certificate], says: Description, trusted: Sequence[x509.Certificate]
+    chain: Sequence[x509.Certificate], described: Description, trusted: Sequence[x509.Certificate]
 ) -> str | None:
     """Return why no authority in ``trusted`` has signed ``chain``, judged at the time from which it
     is valid; None if one has."""
-    return _not_signed(chain, says, _policy(trusted, says.begins))
+    return _not_signed(chain, described, _policy(trusted, described.begins))
 
 
 def _chain(
     chain: Sequence[x509.Certificate],
-    says: Description,
+    described: Description,
     trusted: list[x509.Certificate],
     hosts: Sequence[str],
     now: datetime.datetime,
 ) -> list[str]:
-    if not says.names:
+    if not described.names:
         return ["it names no host (no subjectAltName): have it made with one"]
     # An expired certificate, which `_ending` reports, is still judged by its authority.
-    policy = _policy(trusted, min(max(now, says.begins), says.ends - _SECOND))
-    reason = _not_signed(chain, says, policy)
+    policy = _policy(trusted, min(max(now, described.begins), described.ends - _SECOND))
+    reason = _not_signed(chain, described, policy)
     if reason is not None:
         return [f"{reason}: is it the right --ca?"]
     return [
-        f"it isn't for {host}, but for {', '.join(says.names)}: have it made with that name, too"
+        f"it isn't for {host}, but for {', '.join(described.names)}: "
+        "have it made with that name, too"
         for host in hosts
         if not _is_for(chain, policy, checked_name(host))
     ]
@@ -124,13 +129,15 @@ def _policy(trusted: Sequence[x509.Certificate], at: datetime.datetime) -> Polic
 
 
 def _not_signed(
-    chain: Sequence[x509.Certificate], says: Description, policy: PolicyBuilder
+    chain: Sequence[x509.Certificate], described: Description, policy: PolicyBuilder
 ) -> str | None:
     try:
-        if says.roles == ("client",):
+        if described.roles == ("client",):
             policy.build_client_verifier().verify(chain[0], list(chain[1:]))
         else:
-            policy.build_server_verifier(_subject(says.names[0])).verify(chain[0], list(chain[1:]))
+            policy.build_server_verifier(_subject(described.names[0])).verify(
+                chain[0], list(chain[1:])
+            )
     except (VerificationError, ValueError) as exc:
         reason = str(exc).rpartition("(encountered processing <Certificate")[0] or str(exc)
         return f"no trusted authority stands behind it: {reason.strip()}"

@@ -32,8 +32,8 @@ from newsfabric.errors import ConfigError
 from operations.certificates.due import in_words, why_due, why_other
 from operations.certificates.making import (
     CLOCKS_DIFFER,
+    CertificatePair,
     Description,
-    Pair,
     Role,
     certificates_in,
     checked_name,
@@ -56,7 +56,7 @@ _BOTH: Final = "both.pem"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Done:
+class CertificateResult:
     """The result for one certificate. ``why`` is empty if nothing was changed."""
 
     name: str
@@ -73,7 +73,7 @@ class Held:
     """A certificate in the folder: its name there, its content, whether it signs, why it is due."""
 
     name: str
-    says: Description
+    described: Description
     signs: bool = False
     due: str | None = None
 
@@ -84,15 +84,17 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def init(self, name: str, *, now: datetime.datetime, lifetime: datetime.timedelta) -> Done:
+    def init(
+        self, name: str, *, now: datetime.datetime, lifetime: datetime.timedelta
+    ) -> CertificateResult:
         """Make an authority, unless there is one."""
         if self._signing() is not None:
             self._write_bundle()
-            return Done(_BUNDLE)
+            return CertificateResult(_BUNDLE)
         added = self._add_authority(name, now, lifetime)
         self._write_bundle()
         _write(self._path / _SIGNING, added.encode(), 0o644)
-        return Done(_BUNDLE, "there was no authority")
+        return CertificateResult(_BUNDLE, "there was no authority")
 
     def issue(
         self,
@@ -102,7 +104,7 @@ class Folder:
         now: datetime.datetime,
         lifetime: datetime.timedelta,
         before: datetime.timedelta,
-    ) -> Done:
+    ) -> CertificateResult:
         """Make a certificate for ``names`` in ``roles``, unless ``names[0]`` has a good one.
 
         ConfigError for a name that can't be in a certificate, an authority that ends soon or has no
@@ -113,15 +115,15 @@ class Folder:
         _check_lifetime(lifetime, before)
         why = self._why(wanted, roles, signer=signer, now=now, before=before)
         if why is None:
-            return Done(wanted[0])
+            return CertificateResult(wanted[0])
         self._check_authority(signer, now, before)
         made = make_certificate(self._authority(signer), wanted, roles, now=now, lifetime=lifetime)
         self._write_issued(wanted[0], made)
-        return Done(wanted[0], why)
+        return CertificateResult(wanted[0], why)
 
     def renew(
         self, names: Sequence[str], *, now: datetime.datetime, before: datetime.timedelta
-    ) -> list[Done]:
+    ) -> list[CertificateResult]:
         """Renew each of ``names`` (all, if there are none) that is due, for the same lifetime."""
         # In a wrong folder nothing is due: this must not look like success.
         self._signer()
@@ -134,20 +136,22 @@ class Folder:
             )
         return found
 
-    def trust(self, name: str, *, now: datetime.datetime, lifetime: datetime.timedelta) -> Done:
+    def trust(
+        self, name: str, *, now: datetime.datetime, lifetime: datetime.timedelta
+    ) -> CertificateResult:
         """Do the first step of a rotation: make another authority, trusted and not signing yet."""
         signer = self._signer()
         if any(self._has_key(one) for one in self._authority_ids() if one != signer):
             self._write_bundle()
-            return Done(_BUNDLE)
+            return CertificateResult(_BUNDLE)
         # Authorities are ordered by their start, in whole seconds: the new one's must be later.
         old = _described(self._path / _AUTHORITIES / signer / _CERTIFICATE)
         later = old.begins + CLOCKS_DIFFER + _SECOND
         self._add_authority(name, max(now, later), lifetime)
         self._write_bundle()
-        return Done(_BUNDLE, "another authority is trusted")
+        return CertificateResult(_BUNDLE, "another authority is trusted")
 
-    def recover(self, bundle: bytes, pairs: Mapping[str, Pair]) -> Done:
+    def recover(self, bundle: bytes, pairs: Mapping[str, CertificatePair]) -> CertificateResult:
         """Set up a lost folder anew, for the first step. ``bundle`` is the ca.pem of hosts and
         ``pairs`` their certificates by name; :mod:`operations.certificates.recovering` has checked
         both.
@@ -156,7 +160,7 @@ class Folder:
         authority is left alone.
         """
         if self._signing() is not None:
-            return Done(_BUNDLE)
+            return CertificateResult(_BUNDLE)
         for name, pair in pairs.items():
             self._write_issued(name, pair)
         parent = _folder(self._path / _AUTHORITIES)
@@ -165,9 +169,9 @@ class Folder:
         self._write_bundle()
         # Up to here one that was interrupted is given again.
         _write(self._path / _SIGNING, self._authority_ids()[-1].encode(), 0o644)
-        return Done(_BUNDLE, "what hosts trust is trusted here")
+        return CertificateResult(_BUNDLE, "what hosts trust is trusted here")
 
-    def sign(self) -> Done:
+    def sign(self) -> CertificateResult:
         """Do the second step: the new authority signs from now on. :meth:`renew` then renews all.
 
         ConfigError before the first step.
@@ -179,11 +183,11 @@ class Folder:
                 "and give ca.pem to every host"
             )
         if newest == self._signer():
-            return Done(_SIGNING)
+            return CertificateResult(_SIGNING)
         _write(self._path / _SIGNING, newest.encode(), 0o644)
-        return Done(_SIGNING, "the new authority signs")
+        return CertificateResult(_SIGNING, "the new authority signs")
 
-    def drop(self) -> Done:
+    def drop(self) -> CertificateResult:
         """Do the third step: delete every authority but the one that signs.
 
         ConfigError before the second step, and while a certificate of another one is in the folder.
@@ -201,21 +205,25 @@ class Folder:
         for one in others:
             shutil.rmtree(self._path / _AUTHORITIES / one)
         self._write_bundle()
-        return Done(_BUNDLE, "the old authority is forgotten") if others else Done(_BUNDLE)
+        return (
+            CertificateResult(_BUNDLE, "the old authority is forgotten")
+            if others
+            else CertificateResult(_BUNDLE)
+        )
 
     def show(self, *, now: datetime.datetime, before: datetime.timedelta) -> list[Held]:
         """Return the authorities, the oldest first, and then all issued certificates, by name."""
         signer = self._signer()
         found = []
         for one in self._authority_ids():
-            says = _described(self._path / _AUTHORITIES / one / _CERTIFICATE)
-            ends_soon = says.ends - now <= before
-            due = f"it expires in {in_words(says.ends - now)}" if ends_soon else None
-            found.append(Held(name=_BUNDLE, says=says, signs=one == signer, due=due))
+            described = _described(self._path / _AUTHORITIES / one / _CERTIFICATE)
+            ends_soon = described.ends - now <= before
+            due = f"it expires in {in_words(described.ends - now)}" if ends_soon else None
+            found.append(Held(name=_BUNDLE, described=described, signs=one == signer, due=due))
         for name in self._issued_names():
-            says = self._issued(name)
-            due = self._why(says.names, says.roles, signer=signer, now=now, before=before)
-            found.append(Held(name=name, says=says, due=due))
+            described = self._issued(name)
+            due = self._why(described.names, described.roles, signer=signer, now=now, before=before)
+            found.append(Held(name=name, described=described, due=due))
         return found
 
     def _why(
@@ -286,9 +294,9 @@ class Folder:
         names = [one.name for one in folder.iterdir() if not one.name.startswith(".")]
         return sorted(names, key=lambda one: (_described(folder / one / _CERTIFICATE).begins, one))
 
-    def _authority(self, identifier: str) -> Pair:
+    def _authority(self, identifier: str) -> CertificatePair:
         folder = self._path / _AUTHORITIES / identifier
-        return Pair(_read(folder / _CERTIFICATE), _read(folder / _KEY))
+        return CertificatePair(_read(folder / _CERTIFICATE), _read(folder / _KEY))
 
     def _add_authority(
         self, name: str, now: datetime.datetime, lifetime: datetime.timedelta
@@ -323,7 +331,7 @@ class Folder:
             )
         return _described(path)
 
-    def _write_issued(self, name: str, pair: Pair) -> None:
+    def _write_issued(self, name: str, pair: CertificatePair) -> None:
         folder = _folder(_folder(self._path / _ISSUED) / name)
         _write(folder / _BOTH, pair.key + pair.certificate, 0o600)
         _write(folder / _KEY, pair.key, 0o600)
@@ -407,7 +415,7 @@ def _check_lifetime(lifetime: datetime.timedelta, before: datetime.timedelta) ->
     if lifetime <= before:
         raise ConfigError(
             f"a certificate for {in_words(lifetime)} that is renewed {in_words(before)} before "
-            "its end would be made anew each time: give it a longer --lifetime"
+            "its end would be renewed each time: give it a longer --lifetime"
         )
 
 

@@ -50,7 +50,7 @@ _MAX_COMMON_NAME: Final = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Pair:
+class CertificatePair:
     """A certificate and its private key, both PEM. ``repr`` hides the key."""
 
     certificate: bytes
@@ -85,7 +85,9 @@ def checked_name(text: str) -> str:
     return name
 
 
-def make_authority(name: str, *, now: datetime.datetime, lifetime: datetime.timedelta) -> Pair:
+def make_authority(
+    name: str, *, now: datetime.datetime, lifetime: datetime.timedelta
+) -> CertificatePair:
     """Make an authority, which may sign hosts' certificates and no other authority's."""
     key = ec.generate_private_key(ec.SECP256R1())
     own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -98,17 +100,17 @@ def make_authority(name: str, *, now: datetime.datetime, lifetime: datetime.time
         .add_extension(own, critical=False)
         .sign(key, hashes.SHA256())
     )
-    return Pair(in_pem(made), _pem(key))
+    return CertificatePair(in_pem(made), _pem(key))
 
 
 def make_certificate(
-    authority: Pair,
+    authority: CertificatePair,
     names: Sequence[str],
     roles: Sequence[Role],
     *,
     now: datetime.datetime,
     lifetime: datetime.timedelta,
-) -> Pair:
+) -> CertificatePair:
     """Make a key with a certificate for ``names``, the first of which is its common name, too.
 
     ``names`` and ``roles`` aren't empty. It ends no later than ``authority``. ConfigError for a key
@@ -129,7 +131,7 @@ def make_certificate(
         .add_extension(_authority_key(signer), critical=False)
         .sign(_ec_key(authority.key), hashes.SHA256())
     )
-    return Pair(in_pem(made), _pem(key))
+    return CertificatePair(in_pem(made), _pem(key))
 
 
 def in_pem(certificate: x509.Certificate) -> bytes:
@@ -238,7 +240,7 @@ def _ec_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     return key
 
 
-def _usage(**told: bool) -> x509.KeyUsage:
+def _usage(**given: bool) -> x509.KeyUsage:
     names = (
         "digital_signature",
         "content_commitment",
@@ -250,7 +252,7 @@ def _usage(**told: bool) -> x509.KeyUsage:
         "encipher_only",
         "decipher_only",
     )
-    return x509.KeyUsage(**{name: told.get(name, False) for name in names})
+    return x509.KeyUsage(**{name: given.get(name, False) for name in names})
 
 
 def _subject(name: str) -> x509.Name:

@@ -25,7 +25,7 @@ from newsfabric import json_fields
 from newsfabric.errors import ConfigError
 from operations.certificates.checking import not_signed
 from operations.certificates.making import (
-    Pair,
+    CertificatePair,
     certificates_in,
     checked_name,
     describe,
@@ -38,7 +38,7 @@ _MOST_NAMED: Final = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class CertificateIdentity:
     """The names and roles that the inventory allows in a certificate."""
 
     names: frozenset[str]
@@ -48,12 +48,12 @@ class Identity:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
     """The certificates that ``host`` shows, and the identities that it may have, by name. ``repr``
-    hides keys, as :class:`Pair` does."""
+    hides keys, as :class:`CertificatePair` does."""
 
     host: str
     trusts: bytes
-    may_be: Mapping[str, Identity]
-    shows: Mapping[str, Pair]
+    may_be: Mapping[str, CertificateIdentity]
+    shows: Mapping[str, CertificatePair]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Believed:
     """The text of a ``ca.pem``, and pairs by the name of their folder."""
 
     bundle: bytes
-    pairs: Mapping[str, Pair]
+    pairs: Mapping[str, CertificatePair]
 
 
 def shown(text: bytes) -> list[Shown]:
@@ -82,11 +82,11 @@ def shown(text: bytes) -> list[Shown]:
 
 def _shown(fields: dict[str, Any]) -> Shown:
     host = json_fields.text(fields, "host")
-    own = Identity(
+    own = CertificateIdentity(
         names=frozenset(map(checked_name, fields["names"])), roles=frozenset(fields["roles"])
     )
     logins = {
-        name: Identity(names=frozenset([name]), roles=frozenset(["client"]))
+        name: CertificateIdentity(names=frozenset([name]), roles=frozenset(["client"]))
         for name in fields["logins"]
     }
     shows = json_fields.mapping(fields.get("shows"), "shows")
@@ -95,7 +95,7 @@ def _shown(fields: dict[str, Any]) -> Shown:
         trusts=base64.b64decode(json_fields.text(fields, "trusts")),
         may_be={**logins, host: own},
         shows={
-            name: Pair(base64.b64decode(certificate), base64.b64decode(key))
+            name: CertificatePair(base64.b64decode(certificate), base64.b64decode(key))
             for name, (certificate, key) in shows.items()
         },
     )
@@ -109,7 +109,7 @@ def believed(hosts: Collection[Shown], authorities: Collection[str]) -> Believed
     """
     bundle = _bundle(hosts, authorities)
     wrong: list[str] = []
-    pairs: dict[str, Pair] = {}
+    pairs: dict[str, CertificatePair] = {}
     ends: dict[str, datetime.datetime] = {}
     for one in hosts:
         for name, pair in one.shows.items():
@@ -165,29 +165,31 @@ def _bundle(hosts: Collection[Shown], authorities: Collection[str]) -> bytes:
     return next(iter(hosts)).trusts
 
 
-def _judged(name: str, pair: Pair, identity: Identity | None, bundle: bytes) -> datetime.datetime:
+def _judged(
+    name: str, pair: CertificatePair, identity: CertificateIdentity | None, bundle: bytes
+) -> datetime.datetime:
     """Return the end of validity; ConfigError unless the certificate fits ``identity``."""
     if identity is None:
         raise ConfigError("the inventory has no such certificate there")
     chain = certificates_in(pair.certificate, "it")
-    says = describe(chain[0])
-    others = [one for one in (says.subject, *says.names) if one not in identity.names]
+    described = describe(chain[0])
+    others = [one for one in (described.subject, *described.names) if one not in identity.names]
     if others:
         raise ConfigError(
             f"it names {', '.join(others)}, which it isn't by the inventory (where it is, add it "
             "to newsfabric_certificate_names of the host)"
         )
-    if not says.names or says.names[0] != name:
+    if not described.names or described.names[0] != name:
         raise ConfigError(f"it isn't {name}'s by its first name")
-    roles = [one for one in says.roles if one not in identity.roles]
-    if says.authority or roles or not says.roles:
+    roles = [one for one in described.roles if one not in identity.roles]
+    if described.authority or roles or not described.roles:
         raise ConfigError(
             f"it is for {', '.join(roles or ['another use'])}, "
             f"and {', '.join(sorted(identity.roles))} is what it is to be for"
         )
-    unsigned = not_signed(chain, says, certificates_in(bundle, "ca.pem"))
+    unsigned = not_signed(chain, described, certificates_in(bundle, "ca.pem"))
     if unsigned is not None:
         raise ConfigError(unsigned)
-    if key_identifier(pair.key, "its key") != says.key:
+    if key_identifier(pair.key, "its key") != described.key:
         raise ConfigError("the private key is another certificate's")
-    return says.ends
+    return described.ends

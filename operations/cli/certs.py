@@ -18,7 +18,7 @@ from operations.cli.options import examples, json_option
 
 if TYPE_CHECKING:
     from operations.certificates.checking import Checked
-    from operations.certificates.folder import Done, Held
+    from operations.certificates.folder import CertificateResult, Held
     from operations.certificates.making import Description
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -205,8 +205,8 @@ def show(folder: Path, before: datetime.timedelta, as_json: bool) -> None:
     for line in _table(held, now):
         echo(line)
     for one in held:
-        if one.says.authority:
-            echo(f"{one.says.subject}: SHA-256 {one.says.fingerprint}")
+        if one.described.authority:
+            echo(f"{one.described.subject}: SHA-256 {one.described.fingerprint}")
 
 
 @certs.command(
@@ -274,7 +274,7 @@ def rotate() -> None:
 @click.option(
     "--hosts",
     type=click.File("rb"),
-    help="In place of FILE: what hosts show, as recover-certificates.yml says it.",
+    help="In place of FILE: what hosts show, as recover-certificates.yml prints it.",
 )
 @click.option(
     "--authority",
@@ -354,7 +354,7 @@ def _now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-def _say(done: Sequence[Done], as_json: bool) -> None:
+def _say(done: Sequence[CertificateResult], as_json: bool) -> None:
     if as_json:
         items = [{"name": one.name, "changed": one.changed, "why": one.why} for one in done]
         changed = any(one.changed for one in done)
@@ -365,31 +365,31 @@ def _say(done: Sequence[Done], as_json: bool) -> None:
 
 
 def _held(one: Held) -> dict[str, Any]:
-    return {"name": one.name, "signs": one.signs, "due": one.due} | _described(one.says)
+    return {"name": one.name, "signs": one.signs, "due": one.due} | _described(one.described)
 
 
-def _described(says: Description) -> dict[str, Any]:
+def _described(described: Description) -> dict[str, Any]:
     return {
-        "subject": says.subject,
-        "authority": says.authority,
-        "names": says.names,
-        "roles": says.roles,
-        "begins": says.begins.isoformat(),
-        "ends": says.ends.isoformat(),
-        "key": says.key,
-        "by": says.by,
-        "fingerprint": says.fingerprint,
+        "subject": described.subject,
+        "authority": described.authority,
+        "names": described.names,
+        "roles": described.roles,
+        "begins": described.begins.isoformat(),
+        "ends": described.ends.isoformat(),
+        "key": described.key,
+        "by": described.by,
+        "fingerprint": described.fingerprint,
     }
 
 
 def _checked(one: Checked) -> dict[str, Any]:
-    says = None if one.says is None else _described(one.says)
+    described = None if one.described is None else _described(one.described)
     return {
         "path": one.path,
         "good": not one.wrong,
         "wrong": one.wrong,
         "key_checked": one.key_checked,
-        "certificate": says,
+        "certificate": described,
     }
 
 
@@ -398,12 +398,14 @@ def _table(held: Sequence[Held], now: datetime.datetime) -> list[str]:
 
     rows = [("NAME", "FOR", "ENDS IN", "STATE")]
     for one in held:
-        says = one.says
-        what = "authority" if says.authority else " ".join((*says.roles, *says.names))
+        described = one.described
+        what = (
+            "authority" if described.authority else " ".join((*described.roles, *described.names))
+        )
         signs = "signs" if one.signs else "trusted"
-        good = signs if says.authority else "good"
+        good = signs if described.authority else "good"
         state = good if one.due is None else f"due: {one.due}"
-        rows.append((f"{says.subject}", what, in_words(says.ends - now), state))
+        rows.append((f"{described.subject}", what, in_words(described.ends - now), state))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     pairs = ((row, zip(row[:3], widths, strict=True)) for row in rows)
     return [
@@ -414,9 +416,9 @@ def _table(held: Sequence[Held], now: datetime.datetime) -> list[str]:
 def _findings(one: Checked) -> list[str]:
     if one.wrong:
         return [f"{one.path}: {wrong}" for wrong in one.wrong]
-    assert one.says is not None
+    assert one.described is not None
     key = "its key matches" if one.key_checked else "no key was there to compare"
-    if one.says.authority:
-        return [f"{one.path}: good until {one.says.ends:%Y-%m-%d}, an authority"]
-    names = ", ".join(one.says.names)
-    return [f"{one.path}: good until {one.says.ends:%Y-%m-%d}, for {names}; {key}"]
+    if one.described.authority:
+        return [f"{one.path}: good until {one.described.ends:%Y-%m-%d}, an authority"]
+    names = ", ".join(one.described.names)
+    return [f"{one.path}: good until {one.described.ends:%Y-%m-%d}, for {names}; {key}"]

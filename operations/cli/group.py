@@ -13,7 +13,7 @@ from typing import IO, Any, Final
 import click
 
 from newsfabric.errors import NewsfabricError
-from newsfabric.process.logs import Lines
+from newsfabric.process.logs import LineFormatter
 from newsfabric.safe_output import echo, escape_what_has_no_place, let_go_of_output, terminal_safe
 from newsfabric.spelling import meant
 from operations.cli.options import with_state
@@ -85,7 +85,7 @@ class Commands(click.Group):
                 raise
             logging.getLogger(__name__).info("%s", exc, exc_info=True)
             with contextlib.suppress(OSError):
-                Failure(_said(exc)).show()
+                Failure(_text_of(exc)).show()
             sys.exit(1)
         finally:
             if is_program:
@@ -139,7 +139,7 @@ class Commands(click.Group):
             ctx.exit(130)
 
 
-def _said(error: OSError) -> str:
+def _text_of(error: OSError) -> str:
     what = error.strerror or str(error)
     return what if error.filename is None else f"{os.fsdecode(error.filename)}: {what}"
 
@@ -154,5 +154,5 @@ def _said(error: OSError) -> str:
 def cli(verbose: bool) -> None:
     """News from publishers to readers' browsers: a fabric of brokers, routers and gateways."""
     handler = logging.StreamHandler() if verbose else logging.NullHandler()
-    handler.setFormatter(Lines(logging.BASIC_FORMAT))
+    handler.setFormatter(LineFormatter(logging.BASIC_FORMAT))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

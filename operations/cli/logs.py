@@ -20,7 +20,7 @@ from newsfabric.console import console
 from newsfabric.errors import ConfigError, NewsfabricError
 from newsfabric.safe_output import confirm, echo, terminal_safe
 from newsfabric.store import Store, open_store
-from newsfabric.store.logs import DirectoryRow, Log, State
+from newsfabric.store.logs import DirectoryRow, Log, NumberState
 from newsfabric.store.rules import MAX_SPAN
 from newsfabric.topics import load_topics
 from operations.cli.options import examples, json_option, state_option
@@ -139,8 +139,8 @@ def _ask_gateway(url: str) -> dict[str, Any]:
     if not url.startswith(("http://", "https://")):
         raise click.BadParameter("write it as http://HOST:PORT", param_hint="'--gateway'")
     try:
-        with urllib.request.urlopen(f"{url.rstrip('/')}/logs", timeout=_SECONDS) as said:  # noqa: S310
-            answer = json.load(said)
+        with urllib.request.urlopen(f"{url.rstrip('/')}/logs", timeout=_SECONDS) as response:  # noqa: S310
+            answer = json.load(response)
     except (OSError, ValueError) as exc:
         return {"error": str(exc)}
     if not isinstance(answer, dict) or not isinstance(answer.get("logs"), list):
@@ -196,7 +196,7 @@ def void(
         for start in range(first, last + 1, MAX_SPAN):
             end = min(last, start + MAX_SPAN - 1)
             found = await store.numbers(log, first=start, last=end, limit=MAX_SPAN, at_home=True)
-            there |= {number.seq for number in found if number.state is not State.HALF}
+            there |= {number.seq for number in found if number.state is not NumberState.HALF}
         return [seq for seq in range(first, last + 1) if seq not in there]
 
     async def make_void(store: Store) -> list[int]:

@@ -159,7 +159,7 @@ def replay(
     """Publish the messages recorded in FILE at their own rhythm, or --speed times as fast.
 
     Speed 0 is as fast as the fabric answers. Each message waits for its receipt. Where no broker of
-    a region answers, the other regions' are asked. When it gives up it says with which command to
+    a region answers, the other regions' are asked. When it gives up it prints the command to
     go on: messages that were sent before are repeats then, and readers get them once.
     """
     if keep_ids and id_suffix:
@@ -204,7 +204,9 @@ def rejected(state: Path, region: str | None, limit: int, as_json: bool) -> None
 @click.option(
     "--from", "urls", multiple=True, metavar="URL", help="Ask this router or gateway instead."
 )
-@click.option("--topic", help="Where the stores look for what nobody remembers.")
+@click.option(
+    "--topic", help="The topic to search in the stores if no process remembers the message."
+)
 @json_option
 def trace(id: str, state: Path, urls: tuple[str, ...], topic: str | None, as_json: bool) -> None:
     """Show every hop of one message with its times, and which of its copies won.

@@ -53,8 +53,15 @@ def make_message(
     for name, text in (("topic", topic), ("message id", message_id), ("app id", app_id)):
         if (size := len(text.encode("utf-8", "surrogateescape"))) > _MAX_SHORT:
             raise ConfigError(f"the {name} has {size} bytes; AMQP takes at most {_MAX_SHORT}")
-    said: dict[str, Any] = {"message_id": message_id, "key": key, "version": version, "type": type}
-    options = cast(Options, {name: value for name, value in said.items() if value is not None})
+    options_given: dict[str, Any] = {
+        "message_id": message_id,
+        "key": key,
+        "version": version,
+        "type": type,
+    }
+    options = cast(
+        Options, {name: value for name, value in options_given.items() if value is not None}
+    )
     return message.make_message(topic, body, options, app_id=app_id, now_ms=now_ms)
 
 

@@ -26,7 +26,7 @@ from newsfabric.process import logs
 from newsfabric.process.operators import OperatorsApplication
 from newsfabric.process.service import Readiness, operators_routes, serving
 from newsfabric.safe_output import echo
-from operations.mirror.place import Place
+from operations.mirror.place import MirroredFabric
 from operations.mirror.report import COLUMNS, closing_lines, failures, rows
 from operations.mirror.run import Mirror, MirrorOptions, run_mirror
 
@@ -36,8 +36,8 @@ _NAME: Final = "newsfabric mirror"
 
 
 def run_command(
-    original: Place,
-    other: Place,
+    original: MirroredFabric,
+    other: MirroredFabric,
     options: MirrorOptions,
     *,
     report: Path | None,
@@ -75,8 +75,8 @@ def run_command(
 
 
 async def _run(
-    original: Place,
-    other: Place,
+    original: MirroredFabric,
+    other: MirroredFabric,
     options: MirrorOptions,
     admin_port: int | None,
     say: Callable[[str], None],

@@ -63,7 +63,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     show_default=True,
     help="Readers a second until there are enough.",
 )
-@click.option("--region", metavar="NAME", help="Where to hear.  [default: the first]")
+@click.option("--region", metavar="NAME", help="The region to listen in.  [default: the first]")
 @click.option("--to-region", metavar="NAME", help="Where to publish.  [default: the first]")
 @click.option("--seconds", type=click.FloatRange(min=1.0), help="How long.  [default: Ctrl-C]")
 @click.option(
@@ -100,7 +100,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     show_default=True,
     envvar="NEWSFABRIC_LOG_FORMAT",
     show_envvar=True,
-    help="What stderr says: plain lines, or JSON as the fabric's processes log it.",
+    help="Form of stderr: plain lines, or JSON as the fabric's processes log it.",
 )
 @click.option("--fail-on-loss", is_flag=True, help="Exit with 1 if a message is missing there.")
 @click.option(

@@ -62,9 +62,11 @@ def run_publish(
     ways = world.publishing_ways(region)
     topics = load_topics(world.topics)
     regions = {each.name: each.frontdesk_url for each in world.fabric.regions}
-    desks = [] if as_json else [regions[name] for name in ways if name in regions]
+    frontdesk_urls = [] if as_json else [regions[name] for name in ways if name in regions]
     try:
-        sent = asyncio.run(_send(ways, in_its_name(message, topics), seconds, topics, desks))
+        sent = asyncio.run(
+            _send(ways, in_its_name(message, topics), seconds, topics, frontdesk_urls)
+        )
     except Unanswered as exc:
         urls = [url for urls in ways.values() for url in urls]
         why = f"{_unanswered(exc, urls, seconds)}. {hint_about(world)}"
@@ -99,7 +101,7 @@ async def _send(
     message: Message,
     seconds: float,
     topics: TopicTable,
-    desks: Sequence[str],
+    frontdesk_urls: Sequence[str],
 ) -> _Sent:
     publisher: AsyncPublisher | None = None
 
@@ -111,7 +113,9 @@ async def _send(
         wait.began()
         opening = publisher_by(ways, seconds=seconds)
         # Asked while the publisher connects, before anything of this message is stored.
-        opened, was_unused = await asyncio.gather(opening, is_unused(message.topic, topics, desks))
+        opened, was_unused = await asyncio.gather(
+            opening, is_unused(message.topic, topics, frontdesk_urls)
+        )
         async with opened as publisher:
             receipt = await send_with_retry(publisher, message, seconds)
             detour = _detour(list(ways), publisher)

@@ -31,7 +31,7 @@ _FIELDS: Final = ("at", "topic", "key", "version", "message_id", "app_id", "type
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class RecordedLine:
     """A recorded message. ``at`` is in seconds since midnight."""
 
     at: float
@@ -44,7 +44,7 @@ class Line:
     type: str | None = None
 
 
-def read_recording(path: Path) -> list[Line]:
+def read_recording(path: Path) -> list[RecordedLine]:
     """Read a recording's lines, sorted by time; ConfigError names file and line of an error."""
     try:
         text = path.read_bytes()
@@ -60,7 +60,7 @@ def read_recording(path: Path) -> list[Line]:
     return sorted(lines, key=lambda line: line.at)
 
 
-def parse_line(line: bytes, where: str) -> Line:
+def parse_line(line: bytes, where: str) -> RecordedLine:
     """Parse one line of a recording; ConfigError states ``where`` and the error."""
     try:
         fields = orjson.loads(line)
@@ -72,7 +72,7 @@ def parse_line(line: bytes, where: str) -> Line:
         raise ConfigError(f"{where}: unknown field {unknown[0]!r}")
     if "body" not in fields:
         raise ConfigError(f"{where}: body is missing")
-    return Line(
+    return RecordedLine(
         at=float(_checked(fields, "at", int | float, where, required=True)),
         topic=_checked(fields, "topic", str, where, required=True),
         body=orjson.dumps(fields["body"]),
@@ -95,13 +95,13 @@ def _checked(
     return value
 
 
-def schedule(lines: Sequence[Line], speed: float) -> Iterator[tuple[float, Line]]:
+def schedule(lines: Sequence[RecordedLine], speed: float) -> Iterator[tuple[float, RecordedLine]]:
     """Yield each line with its due time in seconds after the start; 0 for all if ``speed`` is 0."""
     for line in lines:
         yield (0.0 if speed == 0 else (line.at - lines[0].at) / speed), line
 
 
-def message_of(line: Line, *, number: int, suffix: str, now_ms: int) -> Message:
+def message_of(line: RecordedLine, *, number: int, suffix: str, now_ms: int) -> Message:
     """Make a message of ``line``. ``suffix`` is added to its id for each replay, unless empty."""
     message_id = line.message_id or f"line-{number}"
     return make_message(
@@ -117,7 +117,7 @@ def message_of(line: Line, *, number: int, suffix: str, now_ms: int) -> Message:
 
 
 @dataclasses.dataclass(slots=True)
-class Tally:
+class ReplayCounts:
     """Counts of a replay's receipts; its first message has the number ``begun_at``."""
 
     routed: int = 0
@@ -158,37 +158,37 @@ class Tally:
 
 
 async def play(
-    lines: Sequence[Line],
+    lines: Sequence[RecordedLine],
     publishers: Sequence[AsyncPublisher],
     *,
     speed: float,
     suffix: str,
-    on_receipt: Callable[[Tally], None],
+    on_receipt: Callable[[ReplayCounts], None],
     wait: WaitLimit,
     topics: TopicTable,
-    tally: Tally,
+    counts: ReplayCounts,
 ) -> None:
     """Send every line when it is due, by ``publishers`` in turn; return when all are answered.
 
-    ``tally`` is kept up to date. The first of ``lines`` has the number ``tally.begun_at``.
+    ``counts`` is kept up to date. The first of ``lines`` has the number ``counts.begun_at``.
     """
     places = asyncio.Semaphore(_AT_ONCE)
     began = asyncio.get_running_loop().time()
 
     async def send(publisher: AsyncPublisher, number: int, message: Message) -> None:
         try:
-            tally.count(number, await send_with_retry(publisher, message))
+            counts.count(number, await send_with_retry(publisher, message))
         except Rejected as exc:
-            tally.reject(number, exc.reason)
+            counts.reject(number, exc.reason)
         except AccessRefused:
-            tally.reject(number, "access_refused")
+            counts.reject(number, "access_refused")
         finally:
             places.release()
             wait.ended()
-        on_receipt(tally)
+        on_receipt(counts)
 
     async with asyncio.TaskGroup() as group:
-        for number, (due, line) in enumerate(schedule(lines, speed), tally.begun_at):
+        for number, (due, line) in enumerate(schedule(lines, speed), counts.begun_at):
             await asyncio.sleep(began + due - asyncio.get_running_loop().time())
             await places.acquire()
             now_ms = time.time_ns() // 1_000_000

@@ -17,10 +17,10 @@ from newsfabric.errors import ConfigError, NewsfabricError
 from newsfabric.publish import AsyncPublisher
 from newsfabric.safe_output import echo
 from newsfabric.topics import load_topics
-from operations.cli.recording import Line, Tally, play, read_recording
+from operations.cli.recording import RecordedLine, ReplayCounts, play, read_recording
 from operations.cli.sending import publisher_by, waiting_for_receipts
 from operations.cli.wait_limit import hint_about, wait_limited
-from operations.worlds import World, world_to_publish_to
+from operations.worlds import WorldPlaces, world_to_publish_to
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,20 +67,20 @@ def run_replay(
     ways = [*map(world.publishing_ways, regions)] or [world.publishing_ways(None)]
     suffix = "" if keep_ids else id_suffix or secrets.token_hex(4)
     replay = Replay(file=file, regions=regions, speed=speed, suffix=suffix, seconds=seconds)
-    tally = Tally(begun_at=start_at)
-    asyncio.run(_replay(replay, lines[start_at - 1 :], ways, world, tally))
-    echo(f"{tally.routed} routed, {tally.rejected.total()} rejected")
-    if tally.rejected:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in tally.rejected.most_common())
+    counts = ReplayCounts(begun_at=start_at)
+    asyncio.run(_replay(replay, lines[start_at - 1 :], ways, world, counts))
+    echo(f"{counts.routed} routed, {counts.rejected.total()} rejected")
+    if counts.rejected:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in counts.rejected.most_common())
         raise NewsfabricError(f"rejected: {reasons}; see `newsfabric rejected`")
 
 
 async def _replay(
     replay: Replay,
-    lines: Sequence[Line],
+    lines: Sequence[RecordedLine],
     ways: Sequence[Mapping[str, Sequence[str]]],
-    world: World,
-    tally: Tally,
+    world: WorldPlaces,
+    counts: ReplayCounts,
 ) -> None:
     terminal = console(stderr=True)
     publishers: list[AsyncPublisher] = []
@@ -90,10 +90,10 @@ async def _replay(
         return waiting_for_receipts(dict.fromkeys(every), publishers)
 
     def hint() -> str:
-        if not tally.answered:
+        if not counts.answered:
             return hint_about(world)
-        done = f"{tally.answered} of {len(lines)} are answered, all before {tally.open_at}"
-        again = replay.again_from(tally.open_at)
+        done = f"{counts.answered} of {len(lines)} are answered, all before {counts.open_at}"
+        again = replay.again_from(counts.open_at)
         return f"{hint_about(world)}. {done}: go on with `{again}`"
 
     def say(text: str) -> None:
@@ -119,8 +119,8 @@ async def _replay(
                 publishers,
                 speed=replay.speed,
                 suffix=replay.suffix,
-                on_receipt=lambda tally: bars.update(bar, completed=tally.answered),
+                on_receipt=lambda counts: bars.update(bar, completed=counts.answered),
                 wait=wait,
                 topics=load_topics(world.topics),
-                tally=tally,
+                counts=counts,
             )

@@ -33,27 +33,27 @@ def run_revoke(user: str, *, state: Path, fabric_file: Path | None, seconds: flo
     if not is_user(user):
         raise ConfigError(f"{user!r} is no user's id (letters, digits, _ and -, at most 64)")
     fabric = running_world(state).fabric if fabric_file is None else load_fabric(fabric_file)
-    replies = asyncio.run(_tell_routers(fabric, user, credentials_from(os.environ), seconds))
+    replies = asyncio.run(_publish_revocation(fabric, user, credentials_from(os.environ), seconds))
     silent = [region for region, problem in replies.items() if problem is not None]
     if len(silent) == len(replies):
         why = "; ".join(f"{region}: {problem}" for region, problem in replies.items())
         raise NewsfabricError(f"{user} isn't revoked: {why}. {HINT}")
     for region in silent:
-        echo(f"{region} ({replies[region]}) will hear of it from the others", err=True)
+        echo(f"{region} ({replies[region]}) gets it from the others", err=True)
     echo(f"{user} is revoked")
 
 
-async def _tell_routers(
+async def _publish_revocation(
     fabric: Fabric, user: str, credentials: Credentials, seconds: float
 ) -> dict[str, str | None]:
     names = ", ".join(region.name for region in fabric.regions)
     # Each region has a time-out of its own.
     async with wait_limited(lambda: f"waiting for the routers of {names}", None) as wait:
         wait.began()
-        return await tell_all(fabric, user, credentials, seconds)
+        return await revoke_in_all(fabric, user, credentials, seconds)
 
 
-async def tell_all(
+async def revoke_in_all(
     fabric: Fabric, user: str, credentials: Credentials, seconds: float
 ) -> dict[str, str | None]:
     """Revoke ``user`` now, in all regions at once; return each region's error, None for success.
@@ -61,12 +61,12 @@ async def tell_all(
     A region has ``seconds`` to answer.
     """
     at_ms = time.time_ns() // 1_000_000
-    answers = (_tell(region, user, at_ms, credentials, seconds) for region in fabric.regions)
+    answers = (_revoke_in(region, user, at_ms, credentials, seconds) for region in fabric.regions)
     problems = await asyncio.gather(*answers)
     return {region.name: why for region, why in zip(fabric.regions, problems, strict=True)}
 
 
-async def _tell(
+async def _revoke_in(
     region: Region, user: str, at_ms: int, credentials: Credentials, seconds: float
 ) -> str | None:
     try:

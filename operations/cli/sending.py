@@ -23,8 +23,8 @@ async def publisher_by(
 ) -> AsyncPublisher:
     """Open a publisher on the first of ``ways``, which uses the next ones while the first is away.
 
-    ``ways`` is the value of :meth:`~operations.worlds.World.publishing_ways`. A message waits for
-    an answer for ``seconds``, None: for ever.
+    ``ways`` is the value of :meth:`~operations.worlds.WorldPlaces.publishing_ways`. A message waits
+    for an answer for ``seconds``, None: for ever.
     """
     regions = [",".join(urls) for urls in ways.values()]
     return await AsyncPublisher.open(regions, app_id=APP_ID, timeout=seconds)

@@ -25,7 +25,7 @@ _MOST: Final = 1_000_000
 # Texts appended to a gateway's error.
 _HINTS: Final[Mapping[int, str]] = {
     ErrorCode.UNAUTHORIZED: "; tail isn't logged in: it reads public topics alone",
-    ErrorCode.UNKNOWN_TOPIC: "; `newsfabric topics match TOPIC` says what may have been meant",
+    ErrorCode.UNKNOWN_TOPIC: "; `newsfabric topics match TOPIC` shows similar topics",
 }
 
 

@@ -17,7 +17,7 @@ from operations.hosts.described import read_hosts
 from operations.top.frontdesks import Frontdesks, fetch_once, is_frontdesk_url, login_from
 from operations.top.lines import Sort, View
 from operations.top.screen import has_gone, listing
-from operations.top.state import MAX_FILTER, Followed, State
+from operations.top.state import MAX_FILTER, FollowedThing, ViewState
 from operations.top.terminal import Top
 from operations.worlds import running_world
 
@@ -25,7 +25,7 @@ from operations.worlds import running_world
 _WIDE: Final = 160
 
 
-def desk_urls(state: Path, region: str | None, given: Sequence[str]) -> list[str]:
+def frontdesk_urls(state: Path, region: str | None, given: Sequence[str]) -> list[str]:
     """Return the frontdesks to ask, in their order: those ``given``, else those of the world in
     ``state``, with ``region``'s first. ConfigError for one that is no http or https URL."""
     for url in given:
@@ -56,12 +56,14 @@ def run_top(
 
     ConfigError for two things to follow, or a token that would be sent over plain http.
     """
-    wanted = [Followed(View(kind), name) for kind, name in followed.items() if name is not None]
+    wanted = [
+        FollowedThing(View(kind), name) for kind, name in followed.items() if name is not None
+    ]
     if len(wanted) > 1:
         raise ConfigError("--box, --topic and --publisher: follow one thing")
     if token_file is not None and not over_http:
         check_private(urls)
-    state = State(
+    state = ViewState(
         view=wanted[0].view if wanted else View(view),
         sort=Sort(sort),
         reverse=reverse,

@@ -41,7 +41,7 @@ SORTS = ("name", "readers", "rate", "delay", "age")
     type=click.Path(dir_okay=False, path_type=Path),
     envvar="NEWSFABRIC_TOKEN_FILE",
     show_envvar=True,
-    help="An operator's token; read anew for each connection.",
+    help="An operator's token; read again for each connection.",
 )
 @token_over_http_option
 @click.option("--view", type=click.Choice(VIEWS), default=VIEWS[0], show_default=True)
@@ -74,10 +74,10 @@ def top(
     It asks one region's frontdesk, and the next one when that is silent. Where stdout is no
     terminal it prints the board once, and exits with 1 if the --box isn't on it.
     """
-    from operations.cli.top import desk_urls, run_top
+    from operations.cli.top import frontdesk_urls, run_top
 
     run_top(
-        desk_urls(state, region, frontdesks),
+        frontdesk_urls(state, region, frontdesks),
         token_file,
         over_http=token_over_http,
         view=view,

@@ -28,8 +28,8 @@ from operations.cli.options import line_to_copy
 from operations.cli.rejected import read_rejected
 from operations.cli.wait_limit import GIVE_UP_AFTER, wait_limited
 from operations.message_trace import (
-    Asked,
     Evidence,
+    TraceAnswer,
     candidates,
     has_missing,
     hop_text,
@@ -39,7 +39,7 @@ from operations.message_trace import (
     topic_of,
     trace,
 )
-from operations.worlds import Process, World
+from operations.worlds import ProcessAddress, WorldPlaces
 
 _TIMEOUT: Final = 3.0
 _MAX_BYTES: Final = 4 << 20
@@ -48,13 +48,13 @@ _MAX_IDS: Final = 8
 _PAGE_WIDTH: Final = 160
 
 
-def places_at(urls: Iterable[str]) -> list[Process]:
+def places_at(urls: Iterable[str]) -> list[ProcessAddress]:
     """Return processes of which only the URLs are known."""
-    return [Process("", url, "", url.rstrip("/")) for url in dict.fromkeys(urls)]
+    return [ProcessAddress("", url, "", url.rstrip("/")) for url in dict.fromkeys(urls)]
 
 
 async def gather(
-    text: str, places: Sequence[Process], fabric: Fabric | None, topic: str | None = None
+    text: str, places: Sequence[ProcessAddress], fabric: Fabric | None, topic: str | None = None
 ) -> Evidence:
     """Return all that the processes at ``places``, their stores and the brokers of ``fabric`` know.
 
@@ -75,7 +75,7 @@ async def gather(
 
 def show_trace(
     text: str,
-    places: Sequence[Process],
+    places: Sequence[ProcessAddress],
     fabric: Fabric | None,
     *,
     topic: str | None,
@@ -95,7 +95,7 @@ def show_trace(
 
 
 async def _gather_evidence(
-    text: str, places: Sequence[Process], fabric: Fabric | None, topic: str | None
+    text: str, places: Sequence[ProcessAddress], fabric: Fabric | None, topic: str | None
 ) -> Evidence:
     # Each process has a time-out of three seconds.
     what = f"waiting for {len(places)} routers and gateways"
@@ -104,7 +104,7 @@ async def _gather_evidence(
         return await gather(text, places, fabric, topic)
 
 
-async def describe(text: str, world: World, *, topic: str) -> str:
+async def describe(text: str, world: WorldPlaces, *, topic: str) -> str:
     """Return the output of `newsfabric trace` for message ``text`` of ``topic``, as plain lines."""
     found = trace(text, await gather(text, world.processes, world.fabric, topic))
     page = console(file=io.StringIO(), width=_PAGE_WIDTH)
@@ -113,20 +113,22 @@ async def describe(text: str, world: World, *, topic: str) -> str:
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
-async def _ask_all(text: str, places: Sequence[Process]) -> list[Asked]:
+async def _ask_all(text: str, places: Sequence[ProcessAddress]) -> list[TraceAnswer]:
     return list(await asyncio.gather(*(_ask(text, place) for place in places)))
 
 
-async def _ask(text: str, place: Process) -> Asked:
+async def _ask(text: str, place: ProcessAddress) -> TraceAnswer:
     kind, name, region, url = place
     answer = await _get(f"{url}/trace/{quote(text, safe='')}")
     if answer is None or "sightings" not in answer:
-        return Asked(kind=kind, name=name, region=region, answer=None)
-    return Asked(kind=answer["kind"], name=answer["name"], region=answer["region"], answer=answer)
+        return TraceAnswer(kind=kind, name=name, region=region, answer=None)
+    return TraceAnswer(
+        kind=answer["kind"], name=answer["name"], region=answer["region"], answer=answer
+    )
 
 
 async def _all_stored(
-    known: Sequence[str], topic: str, asked: Sequence[Asked], places: Sequence[Process]
+    known: Sequence[str], topic: str, asked: Sequence[TraceAnswer], places: Sequence[ProcessAddress]
 ) -> dict[str, list[Mapping[str, Any]] | None]:
     """Return by region the rows that one router finds: all routers of a region read one store."""
     routers = {

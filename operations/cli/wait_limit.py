@@ -9,7 +9,7 @@ from typing import Final
 
 from newsfabric.errors import NewsfabricError
 from newsfabric.safe_output import echo
-from operations.worlds import World
+from operations.worlds import WorldPlaces
 
 SAY_AFTER: Final = 2.0
 # A broker that was killed is back in half of this time.
@@ -92,7 +92,7 @@ async def wait_limited(
         raise NewsfabricError(f"gave up {what()} after {seconds:g} s: {hint()}") from exc
 
 
-def hint_about(world: World) -> str:
+def hint_about(world: WorldPlaces) -> str:
     """Return advice for an operator whose command gets no answer of ``world``."""
     names = world.unwell()
     if not names:

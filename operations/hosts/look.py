@@ -24,10 +24,10 @@ _SECONDS = 5.0
 _MOST_BYTES = 65_536
 
 
-def units(said: str) -> list[dict[str, object]]:
+def units(output: str) -> list[dict[str, object]]:
     """Parse the output of ``systemctl show``: name, state and main process of each unit."""
     found: list[dict[str, object]] = []
-    for block in said.strip().split("\n\n"):
+    for block in output.strip().split("\n\n"):
         fields = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
         if _is_wanted(fields):
             pid = int(fields.get("MainPID", "0"))
@@ -77,8 +77,8 @@ def process_state(pid: int) -> str | None:
 def fetch_json(url: str) -> object:
     """Return the JSON at ``url``; None without a valid answer."""
     try:
-        with urllib.request.urlopen(url, timeout=_SECONDS) as said:  # noqa: S310
-            return json.loads(said.read(_MOST_BYTES))
+        with urllib.request.urlopen(url, timeout=_SECONDS) as response:  # noqa: S310
+            return json.loads(response.read(_MOST_BYTES))
     except (OSError, ValueError, urllib.error.URLError):
         return None
 

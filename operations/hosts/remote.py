@@ -48,7 +48,7 @@ class Unit:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Seen:
+class HostReport:
     """The report of a host: its units, and of a retail box its gateway's load and engine."""
 
     units: tuple[Unit, ...]
@@ -62,11 +62,11 @@ def on_all(hosts: Iterable[Host], act: Callable[[Host], Found]) -> list[Found]:
         return list(pool.map(act, hosts))
 
 
-def look_at(hosts: Hosts) -> dict[str, Seen | None]:
+def look_at(hosts: Hosts) -> dict[str, HostReport | None]:
     """Return the report of each host, by its name; None for one that isn't reached."""
     script = _LOOK.read_bytes()
 
-    def one(host: Host) -> Seen | None:
+    def one(host: Host) -> HostReport | None:
         try:
             return seen(host, orjson.loads(run(hosts, host, ["python3", "-"], script)))
         except (WorldError, ValueError, KeyError, TypeError):
@@ -76,7 +76,7 @@ def look_at(hosts: Hosts) -> dict[str, Seen | None]:
     return {host.name: each for host, each in zip(hosts.hosts, found, strict=True)}
 
 
-def seen(host: Host, document: Any) -> Seen:
+def seen(host: Host, document: Any) -> HostReport:
     """Parse the output of :mod:`operations.hosts.look`; ValueError, KeyError or TypeError.
 
     An attacker on a host controls this text, and operators read it on a terminal.
@@ -84,7 +84,7 @@ def seen(host: Host, document: Any) -> Seen:
     units = document["units"]
     if len(units) > _MOST_UNITS:
         raise ValueError("more units than a host has")
-    return Seen(
+    return HostReport(
         units=tuple(
             Unit(
                 host=host,
@@ -150,18 +150,18 @@ def run_here(words: Sequence[str], given: bytes = b"", seconds: float = SECONDS)
         with process, ThreadPoolExecutor(3) as pool:
             pool.submit(_give, process.stdin, given)
             taken = [pool.submit(_take, process, pipe) for pipe in (process.stdout, process.stderr)]
-            said, errors = (each.result() for each in taken)
+            output, errors = (each.result() for each in taken)
     finally:
         timer.cancel()
-    if max(len(said), len(errors)) > _MOST_BYTES:
-        raise WorldError(f"{' '.join(words)}: said more than {_MOST_BYTES} bytes")
+    if max(len(output), len(errors)) > _MOST_BYTES:
+        raise WorldError(f"{' '.join(words)}: output exceeds {_MOST_BYTES} bytes")
     if late.is_set():
         raise WorldError(f"{' '.join(words)}: not done within {seconds:g} s")
     if process.returncode != 0:
         last = errors.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no word"]
         shown = "".join(c if c.isprintable() else "?" for c in last[0][:300])
         raise WorldError(f"{' '.join(words)}: exit code {process.returncode}: {shown}")
-    return said
+    return output
 
 
 def _give(pipe: IO[bytes], given: bytes) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 
 from operations.hosts.described import Host, Hosts
 from operations.hosts.look import GATEWAY
-from operations.hosts.remote import Seen, Unit
+from operations.hosts.remote import HostReport, Unit
 
 _BROKER = "rabbitmq-server"
 _STORE = "cassandra"
 
-All = Mapping[str, Seen | None]
+All = Mapping[str, HostReport | None]
 
 
 def hosts_status(hosts: Hosts, seen: All) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def _process(unit: Unit) -> dict[str, Any]:
     return {"name": unit.name, "pid": unit.pid, "running": unit.active}
 
 
-def _gateway(unit: Unit, found: Seen) -> dict[str, Any]:
+def _gateway(unit: Unit, found: HostReport) -> dict[str, Any]:
     load, engine = found.load, found.engine
     return {
         **_process(unit),

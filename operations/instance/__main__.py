@@ -12,9 +12,9 @@ from newsfabric.brokers.management import Management
 from newsfabric.errors import ConfigError
 from newsfabric.process import service
 from newsfabric.settings import credentials_from, is_name, without_login
-from operations.instance.admit import Admission, Place, admit
-from operations.instance.cloud import Cloud
-from operations.instance.leave import POLL_SECONDS, RENEW, StoppedServices, Watch
+from operations.instance.admit import Admission, AdmittedGroup, admit
+from operations.instance.cloud import InstanceCloud
+from operations.instance.leave import POLL_SECONDS, RENEW, EndWatch, StoppedServices
 from operations.instance.leaving import Leaving
 from operations.instance.metadata import Metadata
 from operations.instance.settle import chown, described, renew, settle, systemctl
@@ -31,7 +31,7 @@ def main() -> None:
 @main.command("settle")
 @service.process_options
 def settle_command() -> None:
-    """Make this machine the box that /etc/newsfabric/instance.json says, and start it."""
+    """Make this machine the box that /etc/newsfabric/instance.json names, and start it."""
 
     async def once(_: asyncio.Event) -> None:
         await asyncio.to_thread(_settle)
@@ -50,7 +50,7 @@ def _settle() -> None:
         root,
         description,
         metadata.instance_id(),
-        Cloud(metadata.aws_region()),
+        InstanceCloud(metadata.aws_region()),
         systemctl,
         give=chown,
     )
@@ -71,14 +71,14 @@ def _renew() -> None:
     description = described(Path("/"))
     if description is None:
         return
-    cloud = Cloud(Metadata.of(os.environ).aws_region())
+    cloud = InstanceCloud(Metadata.of(os.environ).aws_region())
     renew(Path("/"), description, cloud, systemctl, give=chown)
 
 
 @main.command("leave")
 @service.process_options
 def leave_command() -> None:
-    """Watch for the end of this box: drain it then, and tell AWS."""
+    """Watch for the end of this box: drain it then, and notify AWS."""
 
     async def watch(stop: asyncio.Event) -> None:
         description = described(Path("/"))
@@ -86,8 +86,8 @@ def leave_command() -> None:
             raise ConfigError("instance.json: this machine is no box")
         metadata = Metadata.of(os.environ)
         box = await asyncio.to_thread(metadata.instance_id)
-        cloud = Cloud(await asyncio.to_thread(metadata.aws_region))
-        found = Watch(
+        cloud = InstanceCloud(await asyncio.to_thread(metadata.aws_region))
+        found = EndWatch(
             Leaving(limit=description.drain_seconds + _SPARE_SECONDS),
             place=(description.group, description.hook, box),
             metadata=metadata,
@@ -97,7 +97,7 @@ def leave_command() -> None:
         )
         service.up()
         now = asyncio.get_running_loop().time
-        while not stop.is_set() and not await asyncio.to_thread(found.look, now()):
+        while not stop.is_set() and not await asyncio.to_thread(found.check, now()):
             try:
                 await asyncio.wait_for(stop.wait(), POLL_SECONDS)
             except TimeoutError:
@@ -133,7 +133,7 @@ def admit_command(
     async def serve(stop: asyncio.Event) -> None:
         if not is_name(region):
             raise ConfigError(f"{region!r} is no name (a-z, 0-9 and -, at most 63)")
-        place = Place(
+        place = AdmittedGroup(
             region=region,
             group=group,
             prefix=prefix,
@@ -143,7 +143,7 @@ def admit_command(
         url = without_login(management, "--management")
         async with Management(url, credentials_from(os.environ)) as users:
             service.up()
-            await admit(stop, Admission(place, Cloud(aws_region), users))
+            await admit(stop, Admission(place, InstanceCloud(aws_region), users))
 
     service.run(serve, name="admit", log_level="info")
 

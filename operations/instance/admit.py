@@ -27,7 +27,7 @@ EVERY_SECONDS: Final = 5.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class AdmittedGroup:
     """The boxes that are admitted: of ``group``, in the fabric's ``region``.
 
     ``prefix`` begins their secrets' names, ``machines`` their ARNs, ``key`` encrypts (or None).
@@ -75,7 +75,7 @@ class Users(Protocol):
 class Admission:
     """The admission of boxes, step by step."""
 
-    def __init__(self, place: Place, cloud: Passwords, users: Users) -> None:
+    def __init__(self, place: AdmittedGroup, cloud: Passwords, users: Users) -> None:
         self._place, self._cloud, self._users = place, cloud, users
         self._admissions = Admissions()
         # The boxes for which the last step failed.

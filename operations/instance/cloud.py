@@ -30,7 +30,7 @@ class CloudError(NewsfabricError):
         self.code = code
 
 
-class Cloud:
+class InstanceCloud:
     """AWS, with the rights of this machine's role, in the AWS region ``region``.
 
     CloudError for an unknown region, and for each refusal of AWS.

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 from newsfabric.errors import NewsfabricError
 from newsfabric.line_limits import RepeatedFailures
 from operations.instance.cloud import CloudError
-from operations.instance.leaving import Leaving, Step
+from operations.instance.leaving import Leaving, LeavingStep
 from operations.instance.metadata import MetadataError
 
 logger = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class StoppedServices:
         self._stopping = None if unit is None else subprocess.Popen(["systemctl", "stop", unit])
 
 
-class Watch:
+class EndWatch:
     """A watch for the end of ``box``; ``place`` is its group, the lifecycle hook and its id."""
 
     def __init__(
@@ -108,26 +108,26 @@ class Watch:
         self._draining = False
         self._failures = RepeatedFailures()
 
-    def look(self, now: float) -> bool:
+    def check(self, now: float) -> bool:
         """Look once at ``now`` and act; return whether AWS was notified that the box may go."""
         drained = self._draining and self._drain.over()
         match self._leaving.step(now, self._state(now), drained=drained):
-            case Step.DRAIN:
-                logger.info("AWS ends this box: it drains")
+            case LeavingStep.DRAIN:
+                logger.info("AWS ends this box: draining")
                 self._draining = True
                 self._drain.begin()
-            case Step.BEAT:
-                self._tell(now, self._cloud.beat)
-            case Step.COMPLETE:
+            case LeavingStep.BEAT:
+                self._notify_aws(now, self._cloud.beat)
+            case LeavingStep.COMPLETE:
                 if not drained:
-                    logger.warning("the drain has had its time: the box goes as it is")
-                if self._tell(now, self._cloud.complete):
-                    self._leaving.told()
-            case Step.GONE:
+                    logger.warning("drain timed out: the box ends with its readers")
+                if self._notify_aws(now, self._cloud.complete):
+                    self._leaving.note_completed()
+            case LeavingStep.GONE:
                 return True
-            case Step.STAY:
+            case LeavingStep.STAY:
                 self._have_renewed(now)
-            case Step.WAIT:
+            case LeavingStep.WAIT:
                 pass
         return False
 
@@ -147,7 +147,7 @@ class Watch:
             self._complain(exc, now)
             return None
 
-    def _tell(self, now: float, call: Callable[[str, str, str], None]) -> bool:
+    def _notify_aws(self, now: float, call: Callable[[str, str, str], None]) -> bool:
         try:
             call(*self._place)
         except CloudError as exc:

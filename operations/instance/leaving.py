@@ -14,7 +14,7 @@ from typing import Final
 TERMINATED: Final = "Terminated"
 
 
-class Step(enum.Enum):
+class LeavingStep(enum.Enum):
     """The action that is due."""
 
     STAY = enum.auto()
@@ -22,7 +22,7 @@ class Step(enum.Enum):
     WAIT = enum.auto()
     #: Report to AWS that the drain continues, and look again.
     BEAT = enum.auto()
-    #: Report to AWS that the machine may go. After success call :meth:`Leaving.told`.
+    #: Report to AWS that the machine may go. After success call :meth:`Leaving.note_completed`.
     COMPLETE = enum.auto()
     #: AWS was notified and ends the machine.
     GONE = enum.auto()
@@ -36,31 +36,32 @@ class Leaving:
     beat_every: float = 30.0
     _since: float | None = None
     _beaten: float = 0.0
-    _heard: bool = False
+    _completed: bool = False
 
-    def step(self, now: float, state: str | None, *, drained: bool) -> Step:
+    def step(self, now: float, state: str | None, *, drained: bool) -> LeavingStep:
         """Return the action at ``now``; ``state`` is the metadata's answer, None without one.
 
-        After :attr:`Step.DRAIN` the caller begins to drain; ``drained`` is True once that is over.
+        After :attr:`LeavingStep.DRAIN` the caller begins to drain; ``drained`` is True once that is
+        over.
         """
         if self._since is None:
             if state != TERMINATED:
-                return Step.STAY
+                return LeavingStep.STAY
             self._since = self._beaten = now
-            return Step.DRAIN
-        if self._heard:
-            return Step.GONE
+            return LeavingStep.DRAIN
+        if self._completed:
+            return LeavingStep.GONE
         if drained or self.overdue(now):
-            return Step.COMPLETE
+            return LeavingStep.COMPLETE
         if now - self._beaten >= self.beat_every:
             self._beaten = now
-            return Step.BEAT
-        return Step.WAIT
+            return LeavingStep.BEAT
+        return LeavingStep.WAIT
 
     def overdue(self, now: float) -> bool:
         """Return whether the drain has used up its time."""
         return self._since is not None and now - self._since >= self.limit
 
-    def told(self) -> None:
+    def note_completed(self) -> None:
         """Note that AWS was notified that the box may go."""
-        self._heard = True
+        self._completed = True

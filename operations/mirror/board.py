@@ -27,7 +27,7 @@ def read_board(document: Any) -> Crowded:
     regions = [region for region in parse_board(document).regions if not region.is_unheard]
     totals = [region.totals for region in regions]
     if all(each.readers is None for each in totals):
-        raise ValueError("not a board: no region says how many readers it has")
+        raise ValueError("not a board: no region reports its readers")
     return Crowded(
         readers=int(_sum(each.readers for each in totals)),
         connects_per_second=_sum(each.connects for each in totals),

@@ -22,8 +22,8 @@ from typing import Any, Final
 from newsfabric.amqp import ConfirmingPublisher, Consumer, Declare, Delivery, Link, Message
 from newsfabric.errors import LinkBusy, LinkClosed, LinkError, PublishNacked
 from newsfabric.topology import POSTOFFICE, PUBLISH
-from operations.mirror.copying import Copying, Heard
-from operations.mirror.ledger import Outcome
+from operations.mirror.copying import Candidate, Copying
+from operations.mirror.share_record import Outcome
 
 OLDEST: Final = 10.0
 # Some seconds of a region's whole output.
@@ -37,7 +37,7 @@ IN_FLIGHT: Final = 1_000
 MAX_WAITING: Final = 10_000
 MAX_WAITING_BYTES: Final = 64 << 20
 
-OnHeard = Callable[[Heard], None]
+OnHeard = Callable[[Candidate], None]
 OnOutcome = Callable[[int, Outcome], None]
 
 
@@ -86,7 +86,7 @@ class SendBuffer:
 class Carrier:
     """A carrier of messages from one link to the other. :meth:`open` begins, :meth:`run` sends.
 
-    ``on_heard`` is called with each message that may be copied, in the share or not,
+    ``on_candidate`` is called with each message that may be copied, in the share or not,
     ``on_outcome`` with each outcome of those in the share. ``left_out`` counts others by reason.
     """
 
@@ -98,7 +98,7 @@ class Carrier:
         copying: Copying,
         *,
         clock: Callable[[], float],
-        on_heard: OnHeard,
+        on_candidate: OnHeard,
         on_outcome: OnOutcome,
         buffer: SendBuffer | None = None,
     ) -> None:
@@ -109,7 +109,7 @@ class Carrier:
         self.refuses = False
         self._copying = copying
         self._clock = clock
-        self._on_heard = on_heard
+        self._on_candidate = on_candidate
         self._on_outcome = on_outcome
         self._buffer = SendBuffer() if buffer is None else buffer
         self._filled = asyncio.Event()
@@ -168,12 +168,12 @@ class Carrier:
         if self._stopped:
             return
         now = self._clock()
-        found = self._copying.look(delivery.message, now)
-        if not isinstance(found, Heard):
+        found = self._copying.decide(delivery.message, now)
+        if not isinstance(found, Candidate):
             self.left_out[found] += 1
             return
         self.heard += 1
-        self._on_heard(found)
+        self._on_candidate(found)
         if found.copy is None:
             return
         for identity in self._buffer.push(found.identity, found.copy, now):

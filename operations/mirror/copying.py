@@ -43,7 +43,7 @@ _REMEMBERED_SECONDS: Final = TIMES.identity_ms / 1000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Heard:
+class Candidate:
     """A message that may be copied. ``copy`` is the message to publish, None if outside the share.
 
     ``identity`` is the original's, ``identity_there`` the one that the other fabric will compute.
@@ -93,11 +93,11 @@ class Copying:
         self._share = share
         self._with_private = with_private
         self._others = others
-        self._says_user = others is not None and bool(others.publishers)
+        self._names_user = others is not None and bool(others.publishers)
         # Identities of consumed messages, the oldest first, with their times.
         self._seen: collections.OrderedDict[int, float] = collections.OrderedDict()
 
-    def look(self, message: Message, now: float) -> Heard | LeftOut:
+    def decide(self, message: Message, now: float) -> Candidate | LeftOut:
         """Return the decision about ``message``, consumed at ``now`` (seconds since the epoch)."""
         policy = self._policy(message.topic)
         if isinstance(policy, str):
@@ -110,20 +110,20 @@ class Copying:
             if not self._is_new(identity, now):
                 return "repeated"
             if not in_share(identity, self._share):
-                return Heard(message.topic, policy.topic_class, public, identity)
+                return Candidate(message.topic, policy.topic_class, public, identity)
             envelope = decode(message)
         except ValueError:
             return "unreadable"
         if envelope.expires_ms is not None and envelope.expires_ms <= now * 1000:
             return "expired"
-        return Heard(
+        return Candidate(
             envelope.topic,
             policy.topic_class,
             public,
             identity,
             taken_ms(envelope),
             identity_there(envelope),
-            copy_of(envelope, says_user=self._says_user, now_ms=int(now * 1000)),
+            copy_of(envelope, names_user=self._names_user, now_ms=int(now * 1000)),
         )
 
     def _policy(self, topic: str) -> TopicPolicy | LeftOut:
@@ -152,8 +152,8 @@ class Copying:
         return True
 
 
-def copy_of(envelope: Envelope, *, says_user: bool, now_ms: int) -> Message:
-    """Return ``envelope`` as a publisher's message; its ``user_id`` is set if ``says_user``."""
+def copy_of(envelope: Envelope, *, names_user: bool, now_ms: int) -> Message:
+    """Return ``envelope`` as a publisher's message; its ``user_id`` is set if ``names_user``."""
     headers: dict[str, Any] = {"timestamp_in_ms": envelope.published_ms}
     for name in ("key", "version"):
         if (value := getattr(envelope, name)) is not None:
@@ -165,7 +165,7 @@ def copy_of(envelope: Envelope, *, says_user: bool, now_ms: int) -> Message:
         app_id=envelope.app_id,
         type=envelope.type,
         expiration=_expiration(envelope, now_ms),
-        user_id=envelope.app_id if says_user else None,
+        user_id=envelope.app_id if names_user else None,
     )
     return Message(envelope.topic, envelope.body, properties)
 

@@ -1,7 +1,7 @@
-"""A mirror's metrics. Once a second :class:`Counters` adds the growth of the sums of ledger and
-carrier.
+"""A mirror's metrics. Once a second :class:`MirrorCounters` adds the growth of the sums of
+record and carrier.
 
-Delays aren't sums: the ledger reports each of them to :func:`observe`.
+Delays aren't sums: the record reports each of them to :func:`observe`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from prometheus_client import Counter
 
 from newsfabric import metrics
 from newsfabric.topics import TopicClass
-from operations.mirror.ledger import Ledger, Side
+from operations.mirror.share_record import ShareRecord, Side
 
 HEARD: Final = metrics.counter("mirror_heard_messages", "Messages of the original that it heard")
 LEFT_OUT: Final = metrics.counter(
@@ -50,15 +50,15 @@ def observe(side: Side, topic_class: TopicClass, seconds: float) -> None:
     DELAY.labels(side, topic_class).observe(max(0.0, seconds))
 
 
-class Counters:
+class MirrorCounters:
     """The values of one run's sums that the metrics have so far."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[Counter, tuple[str, ...]], int] = {}
+        self._counted: dict[tuple[Counter, tuple[str, ...]], int] = {}
 
-    def tell(
+    def update(
         self,
-        ledger: Ledger,
+        record: ShareRecord,
         *,
         heard: int,
         left_out: Mapping[str, int],
@@ -69,10 +69,10 @@ class Counters:
         self._grow(HEARD, heard)
         for reason, count in left_out.items():
             self._grow(LEFT_OUT, count, reason)
-        for topic_class, tally in ledger.tallies.items():
-            for ending, count in tally.outcomes.items():
+        for topic_class, class_sums in record.by_class.items():
+            for ending, count in class_sums.outcomes.items():
                 self._grow(COPIES, count, topic_class, ending)
-            for side, sums in tally.sides.items():
+            for side, sums in class_sums.sides.items():
                 self._grow(WATCHED, sums.delivered, side, topic_class, "delivered")
                 self._grow(WATCHED, sums.missing.total(), side, topic_class, "missing")
                 self._grow(DOUBLED, sums.doubled, side, topic_class)
@@ -83,5 +83,5 @@ class Counters:
 
     def _grow(self, counter: Counter, total: int, *labels: str) -> None:
         one = counter.labels(*labels) if labels else counter
-        one.inc(max(0, total - self._told.get((counter, labels), 0)))
-        self._told[counter, labels] = total
+        one.inc(max(0, total - self._counted.get((counter, labels), 0)))
+        self._counted[counter, labels] = total

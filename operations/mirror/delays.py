@@ -15,7 +15,7 @@ _LEAST: Final = 0.000_1
 _MOST: Final = 86_400.0
 
 
-class Delays:
+class DelayHistogram:
     """Delays in seconds. Values below 0.1 ms, or negative because clocks differ, count as 0.1 ms;
     values above a day count as a day."""
 

@@ -2,7 +2,8 @@
 
 It subscribes to topics as :meth:`Observer.watch` names them, up to a bound, and to all of them
 again after each disconnect. It doesn't resume: messages in between aren't watched
-(operations.mirror.ledger), so an observer's own disconnect is no finding. Their number is one.
+(operations.mirror.share_record), so an observer's own disconnect is no finding. Their number is
+one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from newsfabric.messages.envelope import identity_of_id, ms_of_id
 from newsfabric.reader import Push, Reader, connect, fetch_endpoints
 from operations.mirror.copying import in_share
 from operations.mirror.crowd import MOST_TOPICS
-from operations.mirror.ledger import SETTLED
+from operations.mirror.share_record import SETTLED
 
 _CONNECT_WITHIN: Final = 15.0
 
@@ -127,13 +128,13 @@ class Observer:
             self.trouble = f"{ref!r:.80}: {push.fields.get('reason')!r:.80}"
 
     def _message(self, push: Push) -> None:
-        told = str(push.fields.get("id"))
+        id_text = str(push.fields.get("id"))
         try:
-            identity = identity_of_id(told)
+            identity = identity_of_id(id_text)
         except ValueError:
             return
         if not in_share(identity, self._share):
             return
         since = self._since.get(push.topic)
-        fresh = since is not None and ms_of_id(told) / 1000 >= since + SETTLED
+        fresh = since is not None and ms_of_id(id_text) / 1000 >= since + SETTLED
         self._on_message(identity, self._connection, fresh)

@@ -23,7 +23,7 @@ TO_LOGIN: Final = "NEWSFABRIC_TO"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class MirroredFabric:
     """A fabric as the mirror sees it. ``region`` is the one whose brokers and observer are used;
     ``endpoints_urls`` has all regions', its own first. ``topics`` None: not known."""
 
@@ -38,7 +38,7 @@ class Place:
 
 def find_place(
     path: Path, *, region: str | None, topics: Path | None, environ: Mapping[str, str], login: str
-) -> Place:
+) -> MirroredFabric:
     """Return the fabric at ``path``; ``topics`` replaces a world's own.
 
     WorldError or ConfigError if there is none, or no such ``region``.
@@ -54,10 +54,10 @@ def find_place(
 
 def place_of(
     fabric: Fabric, region: str | None, topics: TopicTable | None, credentials: Credentials
-) -> Place:
+) -> MirroredFabric:
     """Return ``region`` of ``fabric``, the first one for None."""
     own = fabric.regions[0] if region is None else fabric.region(region)
-    return Place(
+    return MirroredFabric(
         region=own.name,
         core_urls=tuple(node.amqp_url for node in own.core),
         client_urls=tuple(node.amqp_url for node in own.client),
@@ -68,7 +68,7 @@ def place_of(
     )
 
 
-def check_apart(original: Place, other: Place) -> None:
+def check_apart(original: MirroredFabric, other: MirroredFabric) -> None:
     """ConfigError if both are one fabric: its messages would loop back to it."""
     here = {_broker(url) for url in (*original.core_urls, *original.client_urls)}
     if here & {_broker(url) for url in (*other.core_urls, *other.client_urls)}:

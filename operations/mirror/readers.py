@@ -26,7 +26,7 @@ from newsfabric.backoff import Backoff
 from newsfabric.errors import Disconnected
 from newsfabric.reader import Reader, connect, fetch_endpoints
 from operations.mirror.crowd import Turnover, Wanted, chosen
-from operations.mirror.delays import Delays
+from operations.mirror.delays import DelayHistogram
 
 _EVERY: Final = 0.25
 _SAY_EVERY: Final = 1.0
@@ -36,7 +36,7 @@ _NOBODY: Final = Wanted(readers=0, connects_per_second=0.0, topics=(), probabili
 
 
 @dataclasses.dataclass(slots=True)
-class Counts:
+class ReaderCounts:
     """Counts of the readers so far. ``turned_away``: not begun, since too many were connecting."""
 
     opened: int = 0
@@ -48,13 +48,13 @@ class Counts:
     trouble: str = ""
 
 
-class Crowd:
+class MirrorReaders:
     """Readers of the other fabric, as many as are wanted."""
 
     def __init__(self, endpoints: list[str], *, ramp: float, seed: int) -> None:
         self.wanted = _NOBODY
-        self.counts = Counts()
-        self.connects = Delays()
+        self.counts = ReaderCounts()
+        self.connects = DelayHistogram()
         self._endpoints = endpoints
         self._turnover = Turnover(ramp)
         self._rng = random.Random(seed)  # noqa: S311 - no secret
@@ -168,7 +168,7 @@ async def _main() -> None:
     lines = asyncio.StreamReader(limit=1 << 20)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     first = orjson.loads(await lines.readline())
-    crowd = Crowd(first["endpoints"], ramp=first["ramp"], seed=first["seed"])
+    crowd = MirrorReaders(first["endpoints"], ramp=first["ramp"], seed=first["seed"])
     tasks = [asyncio.create_task(crowd.run()), asyncio.create_task(_say(crowd))]
     try:
         while line := await lines.readline():
@@ -179,7 +179,7 @@ async def _main() -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _say(crowd: Crowd) -> None:
+async def _say(crowd: MirrorReaders) -> None:
     while True:
         await asyncio.sleep(_SAY_EVERY)
         sys.stdout.buffer.write(orjson.dumps(crowd.line()) + b"\n")

@@ -16,17 +16,17 @@ from operations.mirror.crowd import Wanted
 
 _MODULE: Final = "operations.mirror.readers"
 _ENDS_WITHIN: Final = 10.0
-NOTHING_SAID: Final[dict[str, Any]] = {
+NO_REPORT: Final[dict[str, Any]] = {
     "readers": 0, "wanted": None, "opened": 0, "failed": 0, "turned_away": 0, "left": 0,
     "cut_off": 0, "messages": 0, "trouble": "", "connect_p50_ms": None, "connect_p99_ms": None,
 }  # fmt: skip
 
 
 class ReadersProcess:
-    """``said`` is its last line. After its death ``said`` has no readers, and the trouble."""
+    """The readers' process. ``last_report`` is its last line; after its death it has no readers."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.said = dict(NOTHING_SAID)
+        self.last_report = dict(NO_REPORT)
         self._process = process
 
     @classmethod
@@ -59,7 +59,7 @@ class ReadersProcess:
                 await process.wait()
             await listening
 
-    def tell(self, wanted: Wanted) -> None:
+    def send_wanted(self, wanted: Wanted) -> None:
         """Send the target of the crowd from now on."""
         self._write(wanted)
 
@@ -75,5 +75,9 @@ class ReadersProcess:
         assert stdout is not None
         while line := await stdout.readline():
             with suppress(ValueError):
-                self.said = {**NOTHING_SAID, **orjson.loads(line)}
-        self.said = {**self.said, "readers": 0, "trouble": "the readers' process has ended"}
+                self.last_report = {**NO_REPORT, **orjson.loads(line)}
+        self.last_report = {
+            **self.last_report,
+            "readers": 0,
+            "trouble": "the readers' process has ended",
+        }

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from newsfabric.topics import CLASSES
-from operations.mirror.ledger import SIDES, Ledger, Side
+from operations.mirror.share_record import SIDES, ShareRecord, Side
 
 _SHOWN: Final = 200
 
@@ -16,13 +16,13 @@ COLUMNS: Final = (
 )  # fmt: skip
 
 
-def recent(ledger: Ledger, side: Side, part: float) -> float | None:
+def recent(record: ShareRecord, side: Side, part: float) -> float | None:
     """Return the delay of the last interval in ms: the largest of the classes'."""
-    each = (tally.sides[side].recent.ms(part) for tally in ledger.tallies.values())
+    each = (class_sums.sides[side].recent.ms(part) for class_sums in record.by_class.values())
     return max((ms for ms in each if ms is not None), default=None)
 
 
-def live_line(document: Mapping[str, Any], ledger: Ledger) -> str:
+def live_line(document: Mapping[str, Any], record: ShareRecord) -> str:
     """Return the state on one line; delays are those of the last interval."""
     messages = document["messages"]
     parts = [f"heard {messages['heard']}, sent {messages['sent']}"]
@@ -32,15 +32,15 @@ def live_line(document: Mapping[str, Any], ledger: Ledger) -> str:
         if messages["outcomes"].get(name)
     ]
     for side in SIDES:
-        sums = [tally.sides[side] for tally in ledger.tallies.values()]
-        p50, p99 = (ms_text(recent(ledger, side, part)) for part in (0.5, 0.99))
+        sums = [class_sums.sides[side] for class_sums in record.by_class.values()]
+        p50, p99 = (ms_text(recent(record, side, part)) for part in (0.5, 0.99))
         missing = sum(each.missing.total() for each in sums)
         doubled = sum(each.doubled for each in sums)
         parts.append(f"{side}: p50 {p50} p99 {p99} missing {missing} doubled {doubled}")
     readers = document["readers"]
     if readers["wanted"] is not None:
         parts.append(f"readers {readers['readers']} of {readers['wanted']}")
-    parts += [f"{name}: {said}" for name, said in document["troubles"].items()]
+    parts += [f"{name}: {text}" for name, text in document["troubles"].items()]
     return " | ".join(parts)
 
 
@@ -83,8 +83,8 @@ def closing_lines(document: Mapping[str, Any]) -> Iterable[str]:
             f"connecting p50 {ms_text(readers['connect_p50_ms'])}, "
             f"p99 {ms_text(readers['connect_p99_ms'])}"
         )
-    for name, said in document["troubles"].items():
-        yield f"{name}: {said}"
+    for name, text in document["troubles"].items():
+        yield f"{name}: {text}"
 
 
 def failures(

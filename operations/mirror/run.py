@@ -1,4 +1,4 @@
-"""A run of the mirror: two links, two observers, the readers, and the ledger between them."""
+"""A run of the mirror: two links, two observers, the readers, and the record between them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from newsfabric.topics import CLASSES
 from operations.mirror.asking import Asking
 from operations.mirror.board import Crowded
 from operations.mirror.carrier import OLDEST, Carrier, SendBuffer
-from operations.mirror.copying import Copying, Heard, carried_patterns
-from operations.mirror.counters import Counters, observe
+from operations.mirror.copying import Candidate, Copying, carried_patterns
+from operations.mirror.counters import MirrorCounters, observe
 from operations.mirror.crowd import Wanted, wanted
-from operations.mirror.ledger import SIDES, Ledger, Outcome, Side
 from operations.mirror.observer import Observer
-from operations.mirror.place import Place
+from operations.mirror.place import MirroredFabric
 from operations.mirror.rates import Rates
-from operations.mirror.readers_process import NOTHING_SAID, ReadersProcess
+from operations.mirror.readers_process import NO_REPORT, ReadersProcess
 from operations.mirror.report import live_line, plain
+from operations.mirror.share_record import SIDES, Outcome, ShareRecord, Side
 
 _TICK: Final = 1.0
 _MOST: Final = {
@@ -76,17 +76,17 @@ class Mirror:
 
     def __init__(
         self,
-        original: Place,
-        other: Place,
+        original: MirroredFabric,
+        other: MirroredFabric,
         options: MirrorOptions,
         *,
         clock: Callable[[], float] | None = None,
     ) -> None:
         if original.topics is None:
-            raise ConfigError("the original's topics.toml isn't known: say where with --topics")
+            raise ConfigError("the original's topics.toml isn't known: name it with --topics")
         self.clock = _steady_clock() if clock is None else clock
         self.options = options
-        self.ledger = Ledger(patience=options.patience, on_delay=observe)
+        self.record = ShareRecord(patience=options.patience, on_delay=observe)
         self.patterns = carried_patterns(original.topics, with_private=options.with_private)
         self.carrier = Carrier(
             Copying(
@@ -96,7 +96,7 @@ class Mirror:
                 others=other.topics,
             ),
             clock=self.clock,
-            on_heard=self._heard,
+            on_candidate=self._take_candidate,
             on_outcome=self._went,
             # A judged message must have its final outcome.
             buffer=SendBuffer(oldest=min(OLDEST, options.patience)),
@@ -109,26 +109,26 @@ class Mirror:
         self.asking = Asking(original.board_url, options.board_token_file)
         self._original, self._other = original, other
         self._rates = Rates(self.clock())
-        self._counters = Counters()
+        self._counters = MirrorCounters()
         self._began = self.clock()
         self._links: dict[str, Link] = {}
 
     def _observer(self, side: Side, url: str) -> Observer:
         def on_message(identity: int, connection: int, fresh: bool) -> None:
-            self.ledger.arrived(
+            self.record.arrived(
                 side, identity, connection=connection, now=self.clock(), fresh=fresh
             )
 
         return Observer(
             url,
             clock=self.clock,
-            # A copy's identity may differ; the ledger ignores identities that it doesn't know.
+            # A copy's identity may differ; the record ignores identities that it doesn't know.
             share=self.options.share if side == "here" else 1.0,
             on_message=on_message,
-            on_lost=lambda: self.ledger.lost_sight(side),
+            on_lost=lambda: self.record.lost_sight(side),
         )
 
-    def _heard(self, heard: Heard) -> None:
+    def _take_candidate(self, heard: Candidate) -> None:
         now = self.clock()
         if heard.public:
             self._rates.note(heard.topic, now)
@@ -139,7 +139,7 @@ class Mirror:
             for side, observer in self.observers.items():
                 observer.watch(heard.topic)
                 watched[side] = observer.watches(heard.topic, now)
-        self.ledger.note_original(
+        self.record.note_original(
             heard.identity,
             identity_there=heard.identity_there,
             topic_class=heard.topic_class,
@@ -150,7 +150,7 @@ class Mirror:
         )
 
     def _went(self, identity: int, outcome: Outcome) -> None:
-        self.ledger.went(identity, outcome, self.clock())
+        self.record.went(identity, outcome, self.clock())
 
     @contextlib.asynccontextmanager
     async def running(self, original: Link, other: Link) -> AsyncIterator[None]:
@@ -182,15 +182,15 @@ class Mirror:
         while True:
             await asyncio.sleep(_TICK)
             self.carrier.expire()
-            self.ledger.judge(self.clock())
+            self.record.judge(self.clock())
             if self.readers is not None:
-                self.readers.tell(self._wanted())
-            self._counters.tell(
-                self.ledger,
+                self.readers.send_wanted(self._wanted())
+            self._counters.update(
+                self.record,
                 heard=self.carrier.heard,
                 left_out=self.carrier.left_out,
                 waiting=self.carrier.waiting,
-                readers=NOTHING_SAID if self.readers is None else self.readers.said,
+                readers=NO_REPORT if self.readers is None else self.readers.last_report,
             )
 
     def _wanted(self) -> Wanted:
@@ -204,23 +204,23 @@ class Mirror:
     async def settle(self, hurry: asyncio.Event) -> None:
         """Stop consuming, and return when all messages are judged, or ``hurry`` is set."""
         await self.carrier.stop()
-        self.ledger.close(self.clock())
+        self.record.close(self.clock())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.options.patience + 2 * _TICK):
-                while len(self.ledger) and not hurry.is_set():
+                while len(self.record) and not hurry.is_set():
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(hurry.wait(), _TICK)
-        self.ledger.judge(float("inf"))
+        self.record.judge(float("inf"))
 
-    def document(self) -> dict[str, Any]:
+    def mirror_document(self) -> dict[str, Any]:
         """Return the results so far, as ``--json`` prints them."""
-        ledger, options = self.ledger, self.options
-        classes = {name: ledger.tallies[name].document() for name in CLASSES}
+        record, options = self.record, self.options
+        classes = {name: record.by_class[name].class_document() for name in CLASSES}
         outcomes: dict[str, int] = {}
-        for tally in ledger.tallies.values():
-            for name, count in tally.outcomes.items():
+        for class_sums in record.by_class.values():
+            for name, count in class_sums.outcomes.items():
                 outcomes[name] = outcomes.get(name, 0) + count
-        said = NOTHING_SAID if self.readers is None else self.readers.said
+        last_report = NO_REPORT if self.readers is None else self.readers.last_report
         crowded = self.asking.crowded
         return {
             "from": self._original.region,
@@ -230,19 +230,19 @@ class Mirror:
             "seconds": round(self.clock() - self._began, 1),
             "messages": {
                 "heard": self.carrier.heard,
-                "shared": sum(tally.shared for tally in ledger.tallies.values()),
-                "sent": ledger.sent,
+                "shared": sum(class_sums.shared for class_sums in record.by_class.values()),
+                "sent": record.sent,
                 "waiting": self.carrier.waiting,
                 "outcomes": outcomes,
                 "left_out": dict(self.carrier.left_out),
-                "unheard": ledger.unheard,
+                "unheard": record.unheard,
                 "last_refusal": plain(self.carrier.refusal),
             },
             "classes": classes,
             "observers": {side: self._observed(side) for side in SIDES},
-            "readers": {**said, "trouble": plain(str(said["trouble"]))},
+            "readers": {**last_report, "trouble": plain(str(last_report["trouble"]))},
             "original": None if crowded is None else dataclasses.asdict(crowded),
-            "troubles": self._troubles(said),
+            "troubles": self._troubles(last_report),
         }
 
     def _observed(self, side: Side) -> dict[str, Any]:
@@ -265,7 +265,7 @@ class Mirror:
             found["the other's broker"] = self.carrier.refusal
         found["the original's board"] = self.asking.trouble
         found["readers there"] = str(readers["trouble"])
-        return {name: plain(said) for name, said in found.items() if said}
+        return {name: plain(trouble) for name, trouble in found.items() if trouble}
 
 
 def _steady_clock() -> Callable[[], float]:
@@ -292,7 +292,7 @@ async def run_mirror(
                 async with asyncio.timeout(options.seconds):
                     await stop.wait()
             await mirror.settle(hurry)
-            return mirror.document()
+            return mirror.mirror_document()
         finally:
             saying.cancel()
             await asyncio.gather(saying, return_exceptions=True)
@@ -301,5 +301,5 @@ async def run_mirror(
 async def _say(mirror: Mirror, say: Callable[[str], None]) -> None:
     while True:
         await asyncio.sleep(mirror.options.every)
-        say(live_line(mirror.document(), mirror.ledger))
-        mirror.ledger.turn()
+        say(live_line(mirror.mirror_document(), mirror.record))
+        mirror.record.turn()

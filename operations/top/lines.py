@@ -11,7 +11,16 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from operations.board_document import Board, BoardRegion, Box, Busy, Event, Node, Service, Shovel
+from operations.board_document import (
+    Board,
+    BoardBox,
+    BoardBusy,
+    BoardEvent,
+    BoardNode,
+    BoardRegion,
+    Service,
+    Shovel,
+)
 from operations.top import words
 
 # Ages (ms) of a canary, which arrives each second: it is late; its shovel will soon be remade.
@@ -62,7 +71,7 @@ class Column:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ViewLine:
     """A line. ``key`` identifies the thing that it shows, as long as that exists."""
 
     key: str
@@ -83,11 +92,13 @@ class Table:
     """A view: its columns, its lines, and the keys it can be sorted by, the default first."""
 
     columns: tuple[Column, ...]
-    lines: Callable[[Board], Iterator[Line]]
+    lines: Callable[[Board], Iterator[ViewLine]]
     sorts: tuple[Sort, ...]
 
 
-def sorted_lines(board: Board, view: View, sort: Sort, *, reverse: bool, text: str) -> list[Line]:
+def sorted_lines(
+    board: Board, view: View, sort: Sort, *, reverse: bool, text: str
+) -> list[ViewLine]:
     """Return the lines of ``view`` with ``text``, sorted; lines without a number are last."""
     table = TABLES[view]
     found = [line for line in table.lines(board) if not text or line.has(text)]
@@ -122,10 +133,10 @@ def fitting(columns: Sequence[Column], width: int, least: int = 16) -> list[tupl
     return [(n, columns[n].width or left) for n in kept]
 
 
-def box_lines(board: Board) -> Iterator[Line]:
+def box_lines(board: Board) -> Iterator[ViewLine]:
     """Yield a line for each box."""
     for box in board.all(lambda region: region.boxes):
-        yield Line(
+        yield ViewLine(
             key=f"{box.region}/{box.name}",
             name=box.name,
             region=box.region,
@@ -140,7 +151,7 @@ def box_lines(board: Board) -> Iterator[Line]:
         )
 
 
-def _box_cells(box: Box) -> tuple[str, ...]:
+def _box_cells(box: BoardBox) -> tuple[str, ...]:
     return (
         box.name,
         box.state,
@@ -159,17 +170,17 @@ def _box_cells(box: Box) -> tuple[str, ...]:
     )
 
 
-def _remark(one: Box | Service) -> str:
+def _remark(one: BoardBox | Service) -> str:
     if one.state == "unheard":
         return words.not_heard(one.age)
     return ", ".join(one.waiting_for)
 
 
-def service_lines(board: Board) -> Iterator[Line]:
+def service_lines(board: Board) -> Iterator[ViewLine]:
     """Yield a line for each process beside a core."""
     for one in board.all(lambda region: region.services):
         running = None if one.started is None else max(0.0, board.now - one.started)
-        yield Line(
+        yield ViewLine(
             key=f"{one.region}/{one.name}",
             name=one.name,
             region=one.region,
@@ -188,10 +199,10 @@ def service_lines(board: Board) -> Iterator[Line]:
         )
 
 
-def shovel_lines(board: Board) -> Iterator[Line]:
+def shovel_lines(board: Board) -> Iterator[ViewLine]:
     """Yield a line for each shovel."""
     for one in board.all(lambda region: region.shovels):
-        yield Line(
+        yield ViewLine(
             key=f"{one.region}/{one.runs_on}/{one.name}",
             name=one.name,
             region=one.region,
@@ -209,10 +220,10 @@ def shovel_lines(board: Board) -> Iterator[Line]:
         )
 
 
-def node_lines(board: Board) -> Iterator[Line]:
+def node_lines(board: Board) -> Iterator[ViewLine]:
     """Yield a line for each RabbitMQ node."""
     for one in board.all(lambda region: region.nodes):
-        yield Line(
+        yield ViewLine(
             key=f"{one.cluster}/{one.name}",
             name=one.name,
             region=one.region,
@@ -222,34 +233,34 @@ def node_lines(board: Board) -> Iterator[Line]:
         )
 
 
-def _node_mood(one: Node) -> Mood:
+def _node_mood(one: BoardNode) -> Mood:
     if one.is_unheard:
         return Mood.DIM
     return Mood.BAD if not one.running else Mood.WARNING if one.alarm else Mood.WELL
 
 
-def _node_state(one: Node) -> str:
+def _node_state(one: BoardNode) -> str:
     if one.is_unheard:
         return "unheard"
     return "running" if one.running else "away"
 
 
-def topic_lines(board: Board) -> Iterator[Line]:
+def topic_lines(board: Board) -> Iterator[ViewLine]:
     """Return the busiest topics of each region that is heard."""
-    return (_busy_line(one) for region in _heard(board) for one in region.topics)
+    return (_busy_line(one) for region in _recent_regions(board) for one in region.topics)
 
 
-def publisher_lines(board: Board) -> Iterator[Line]:
+def publisher_lines(board: Board) -> Iterator[ViewLine]:
     """Return the busiest publishers of each region that is heard."""
-    return (_busy_line(one) for region in _heard(board) for one in region.publishers)
+    return (_busy_line(one) for region in _recent_regions(board) for one in region.publishers)
 
 
-def _heard(board: Board) -> Iterator[BoardRegion]:
+def _recent_regions(board: Board) -> Iterator[BoardRegion]:
     return (region for region in board.regions if not region.is_unheard)
 
 
-def _busy_line(one: Busy) -> Line:
-    return Line(
+def _busy_line(one: BoardBusy) -> ViewLine:
+    return ViewLine(
         key=f"{one.region}/{one.name}",
         name=one.name,
         region=one.region,
@@ -259,10 +270,10 @@ def _busy_line(one: Busy) -> Line:
     )
 
 
-def event_lines(board: Board) -> Iterator[Line]:
+def event_lines(board: Board) -> Iterator[ViewLine]:
     """Yield a line for each event."""
     for one in board.events:
-        yield Line(
+        yield ViewLine(
             key=str(one.seq),
             name=one.who,
             region=one.region,
@@ -289,7 +300,7 @@ def _shovel_mood(one: Shovel) -> Mood:
     return Mood.WARNING if (one.canary_age or 0.0) > LATE_MS else Mood.WELL
 
 
-def _event_mood(one: Event) -> Mood:
+def _event_mood(one: BoardEvent) -> Mood:
     if one.kind.endswith(("_gone", "_away", "_silent")):
         return Mood.BAD
     return Mood.WELL if one.kind.endswith(("_back", "_ready")) else Mood.WARNING

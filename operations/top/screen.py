@@ -13,20 +13,20 @@ from typing import Final, TypeVar
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from operations.board_document import Board, BoardRegion, Box, Service
+from operations.board_document import Board, BoardBox, BoardRegion, Service
 from operations.top import words
 from operations.top.lines import (
     TABLES,
     Column,
-    Line,
     Mood,
     Sort,
     View,
+    ViewLine,
     fitting,
     sorted_lines,
     state_mood,
 )
-from operations.top.state import ACTIONS, Followed, Seen, State
+from operations.top.state import ACTIONS, FollowedThing, KeyContext, ViewState
 
 # Updates arrive each second: an older board (ms) is shown with its age.
 OLD_MS: Final = 3_000
@@ -35,7 +35,7 @@ TRAIL: Final = 300
 _REASONS: Final = 2
 _ENDLESS: Final = 1_000_000
 
-_Named = TypeVar("_Named", Box, Service)
+_Named = TypeVar("_Named", BoardBox, Service)
 
 _STYLES: Final = {
     Mood.WELL: "",
@@ -60,7 +60,7 @@ _REGION_COLUMNS: Final = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Feed:
+class BoardState:
     """The data from frontdesks: the last board, its age (ms), and a notice for the operator."""
 
     board: Board | None = None
@@ -72,10 +72,10 @@ class Trail:
     """The last values of the followed thing, for the bars; at most :data:`TRAIL`."""
 
     def __init__(self) -> None:
-        self._of: Followed | None = None
+        self._of: FollowedThing | None = None
         self._values: dict[str, collections.deque[float | None]] = {}
 
-    def note(self, followed: Followed | None, board: Board) -> None:
+    def note(self, followed: FollowedThing | None, board: Board) -> None:
         """Add the values of a new board, or begin anew if another thing is followed."""
         if followed != self._of:
             self._of, self._values = followed, {}
@@ -92,14 +92,14 @@ class Trail:
         return list(self._values.get(name, ()))
 
 
-def lines_of(board: Board | None, state: State) -> list[Line]:
+def lines_of(board: Board | None, state: ViewState) -> list[ViewLine]:
     """Return the lines of the view in ``state``."""
     if board is None:
         return []
     return sorted_lines(board, state.view, state.sort, reverse=state.reverse, text=state.filter)
 
 
-def screen(feed: Feed, state: State, trail: Trail, width: int, height: int) -> list[Text]:
+def screen(feed: BoardState, state: ViewState, trail: Trail, width: int, height: int) -> list[Text]:
     """Return exactly ``height`` rows of ``width`` cells."""
     head = _head(feed, state, width, height)
     foot = [_foot(state, width)]
@@ -117,15 +117,15 @@ def screen(feed: Feed, state: State, trail: Trail, width: int, height: int) -> l
     return [*rows, *foot][:height]
 
 
-def page_of(feed: Feed, state: State, width: int, height: int) -> Seen:
+def page_of(feed: BoardState, state: ViewState, width: int, height: int) -> KeyContext:
     """Return the context of a key on a screen of that size."""
     room = height - len(_head(feed, state, width, height)) - 2
-    return Seen(lines_of(feed.board, state), max(1, room))
+    return KeyContext(lines_of(feed.board, state), max(1, room))
 
 
-def listing(board: Board, state: State, width: int) -> list[Text]:
+def listing(board: Board, state: ViewState, width: int) -> list[Text]:
     """Return all rows at once, for a pipe or a file: without keys, and not cut to a page."""
-    rows = [*_head(Feed(board=board), state, width)[:-1], _row(width, Text(""))]
+    rows = [*_head(BoardState(board=board), state, width)[:-1], _row(width, Text(""))]
     trail = Trail()
     if state.followed is not None:
         return rows + list(_followed(board, state.followed, trail, width))
@@ -133,7 +133,7 @@ def listing(board: Board, state: State, width: int) -> list[Text]:
     return rows + _table(lines, dataclasses.replace(state, selected="-"), width, len(lines) + 1)
 
 
-def has_gone(board: Board, followed: Followed) -> bool:
+def has_gone(board: Board, followed: FollowedThing) -> bool:
     """Return whether the followed thing should be on the board and isn't.
 
     A board has only the busiest topics and publishers, so the absence of one means nothing.
@@ -148,7 +148,7 @@ def has_gone(board: Board, followed: Followed) -> bool:
 # --- the top ---
 
 
-def _head(feed: Feed, state: State, width: int, height: int = _ENDLESS) -> list[Text]:
+def _head(feed: BoardState, state: ViewState, width: int, height: int = _ENDLESS) -> list[Text]:
     """Return the rows above the table; at most half of a screen of ``height``, if possible."""
     board = feed.board
     title = Text("newsfabric top", style="bold")
@@ -169,7 +169,7 @@ def _head(feed: Feed, state: State, width: int, height: int = _ENDLESS) -> list[
     return rows
 
 
-def _freshness(feed: Feed, state: State) -> Text:
+def _freshness(feed: BoardState, state: ViewState) -> Text:
     if feed.board is None:
         return Text("")
     at = words.clock(feed.board.now)
@@ -214,7 +214,7 @@ def _region_cells(region: BoardRegion) -> list[str]:
     ]
 
 
-def _tabs(state: State, width: int) -> Text:
+def _tabs(state: ViewState, width: int) -> Text:
     row = Text()
     for n, view in enumerate(View, start=1):
         row.append(f" {n} {view} ", style="reverse" if view is state.view else "dim")
@@ -224,7 +224,7 @@ def _tabs(state: State, width: int) -> Text:
 # --- a table ---
 
 
-def _table(lines: Sequence[Line], state: State, width: int, room: int) -> list[Text]:
+def _table(lines: Sequence[ViewLine], state: ViewState, width: int, room: int) -> list[Text]:
     columns = TABLES[state.view].columns
     longest = max((cell_len(line.name) for line in lines), default=0)
     fit = fitting(columns, width, min(max(16, longest), width // 3))
@@ -233,7 +233,7 @@ def _table(lines: Sequence[Line], state: State, width: int, room: int) -> list[T
     if not lines:
         text = f"nothing with {state.filter!r}" if state.filter else "nothing here"
         return [*rows, _row(width, Text(text, style="dim"))]
-    at = Seen(lines, 1).position(state.selected)
+    at = KeyContext(lines, 1).position(state.selected)
     first = max(0, min(at - (room - 1) // 2, len(lines) - (room - 1)))
     for n, line in enumerate(lines[first : first + max(1, room - 1)], start=first):
         chosen = n == at and state.selected != "-"
@@ -251,7 +251,7 @@ _SORTED: Final = {
 }
 
 
-def _title(column: Column, state: State) -> str:
+def _title(column: Column, state: ViewState) -> str:
     """Return the column's title, marked if the table is sorted by it."""
     table = TABLES[state.view]
     if not table.sorts:
@@ -279,7 +279,7 @@ _ONE_OF: Final = {
 }
 
 
-def _followed(board: Board, followed: Followed, trail: Trail, width: int) -> Iterator[Text]:
+def _followed(board: Board, followed: FollowedThing, trail: Trail, width: int) -> Iterator[Text]:
     yield _row(width, Text(f"{_ONE_OF[followed.view]} {followed.name}", style="bold"))
     if followed.view is View.BOXES:
         box = _find(board.all(lambda region: region.boxes), followed)
@@ -292,7 +292,7 @@ def _followed(board: Board, followed: Followed, trail: Trail, width: int) -> Ite
     yield from _events_of(board, followed, width)
 
 
-def _find(all_of_them: Iterable[_Named], followed: Followed) -> _Named | None:
+def _find(all_of_them: Iterable[_Named], followed: FollowedThing) -> _Named | None:
     return next(
         (
             one
@@ -303,11 +303,11 @@ def _find(all_of_them: Iterable[_Named], followed: Followed) -> _Named | None:
     )
 
 
-def _gone(width: int, followed: Followed) -> Iterator[Text]:
+def _gone(width: int, followed: FollowedThing) -> Iterator[Text]:
     yield _row(width, Text("is not on this board", style="bold red"))
 
 
-def _box(board: Board, box: Box, trail: Trail, width: int) -> Iterator[Text]:
+def _box(board: Board, box: BoardBox, trail: Trail, width: int) -> Iterator[Text]:
     yield _state_row(width, box)
     yield from _pairs(
         width,
@@ -341,7 +341,7 @@ def _service(board: Board, one: Service, width: int) -> Iterator[Text]:
     yield from _figures(width, one.figures.items())
 
 
-def _busy(board: Board, followed: Followed, trail: Trail, width: int) -> Iterator[Text]:
+def _busy(board: Board, followed: FollowedThing, trail: Trail, width: int) -> Iterator[Text]:
     found = dict(_traced(followed, board))
     if not found:
         text = "is not among the busiest of any region"
@@ -352,7 +352,7 @@ def _busy(board: Board, followed: Followed, trail: Trail, width: int) -> Iterato
             yield _bars(width, region.name, f"{shown}/s", trail.of(region.name))
 
 
-def _traced(followed: Followed, board: Board) -> Iterator[tuple[str, float | None]]:
+def _traced(followed: FollowedThing, board: Board) -> Iterator[tuple[str, float | None]]:
     """Yield the names and values that bars are drawn of."""
     if followed.view is View.BOXES:
         box = _find(board.all(lambda region: region.boxes), followed)
@@ -365,7 +365,7 @@ def _traced(followed: Followed, board: Board) -> Iterator[tuple[str, float | Non
                     yield region.name, one.messages
 
 
-def _box_values(box: Box) -> list[tuple[str, float | None]]:
+def _box_values(box: BoardBox) -> list[tuple[str, float | None]]:
     return [
         ("readers", box.readers),
         ("messages/s", box.messages),
@@ -376,16 +376,16 @@ def _box_values(box: Box) -> list[tuple[str, float | None]]:
     ]
 
 
-def _events_of(board: Board, followed: Followed, width: int) -> Iterator[Text]:
+def _events_of(board: Board, followed: FollowedThing, width: int) -> Iterator[Text]:
     about = [one for one in board.events if one.who == followed.name]
     for one in about[:-6:-1]:
         yield _row(width, Text(f"{words.clock(one.at)}  {one.text}"))
 
 
-def _state_row(width: int, one: Box | Service) -> Text:
+def _state_row(width: int, one: BoardBox | Service) -> Text:
     waits = f", waits for {', '.join(one.waiting_for)}" if one.waiting_for else ""
-    says = words.not_heard(one.age) if one.state == "unheard" else f"{one.state}{waits}"
-    return _row(width, Text(says, style=_STYLES[state_mood(one.state)]))
+    text = words.not_heard(one.age) if one.state == "unheard" else f"{one.state}{waits}"
+    return _row(width, Text(text, style=_STYLES[state_mood(one.state)]))
 
 
 def _runs(board: Board, started: float | None) -> str:
@@ -428,7 +428,7 @@ def _figures(width: int, figures: Iterable[tuple[str, float]]) -> Iterator[Text]
 # --- the bottom ---
 
 
-def _foot(state: State, width: int) -> Text:
+def _foot(state: ViewState, width: int) -> Text:
     if state.typing:
         return _row(width, Text(f"/{state.filter}▏", style="bold"))
     row = Text()
@@ -445,7 +445,7 @@ def _foot(state: State, width: int) -> Text:
 def _help(width: int) -> list[Text]:
     cell = 38
     across = 2 if width >= 2 * cell + 2 else 1
-    pieces = [f"{set_cell_size(one.shown, 8)} {one.says}" for one in ACTIONS]
+    pieces = [f"{set_cell_size(one.shown, 8)} {one.text}" for one in ACTIONS]
     down = -(-len(pieces) // across)
     rows = [Text("Keys; any one leaves this page", style="bold")]
     for n in range(down):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from operations.top import keys
-from operations.top.lines import TABLES, Line, Sort, View
+from operations.top.lines import TABLES, Sort, View, ViewLine
 
 MAX_FILTER: Final = 64
 # Views whose lines can be followed. A topic or a publisher is one line in each region.
@@ -22,11 +22,11 @@ class Effect(enum.Enum):
     """An action of the program beside a change of the view."""
 
     QUIT = enum.auto()
-    NEXT_DESK = enum.auto()
+    NEXT_FRONTDESK = enum.auto()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Followed:
+class FollowedThing:
     """The one thing that is followed. Without a ``region``, in any region."""
 
     view: View
@@ -35,7 +35,7 @@ class Followed:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class ViewState:
     """The operator's view. ``selected`` is a line's key, empty for the first one."""
 
     view: View = View.BOXES
@@ -44,16 +44,16 @@ class State:
     filter: str = ""
     typing: bool = False
     selected: str = ""
-    followed: Followed | None = None
+    followed: FollowedThing | None = None
     paused: bool = False
     help: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Seen:
+class KeyContext:
     """The context of a key: the lines of the view in their order, and the number on a page."""
 
-    lines: Sequence[Line]
+    lines: Sequence[ViewLine]
     page: int
 
     def position(self, selected: str) -> int:
@@ -68,12 +68,12 @@ class Action:
 
     keys: tuple[str, ...]
     shown: str
-    says: str
-    do: Callable[[State, Seen], State | Effect]
+    text: str
+    do: Callable[[ViewState, KeyContext], ViewState | Effect]
     short: str = ""
 
 
-def press(state: State, key: str, seen: Seen) -> State | Effect:
+def press(state: ViewState, key: str, seen: KeyContext) -> ViewState | Effect:
     """Return the state after ``key``, or the effect it asks for. An unknown key does nothing."""
     if key == keys.INTERRUPT:
         return Effect.QUIT
@@ -85,7 +85,7 @@ def press(state: State, key: str, seen: Seen) -> State | Effect:
     return state if action is None else action.do(state, seen)
 
 
-def _typed(state: State, key: str) -> State:
+def _typed(state: ViewState, key: str) -> ViewState:
     if key == keys.ENTER:
         return dataclasses.replace(state, typing=False)
     if key == keys.ESCAPE:
@@ -97,35 +97,35 @@ def _typed(state: State, key: str) -> State:
     return state
 
 
-def _show(view: View) -> Callable[[State, Seen], State]:
-    def do(state: State, seen: Seen) -> State:
+def _show(view: View) -> Callable[[ViewState, KeyContext], ViewState]:
+    def do(state: ViewState, seen: KeyContext) -> ViewState:
         return dataclasses.replace(state, view=view, selected="", followed=None)
 
     return do
 
 
-def _turn(by: int) -> Callable[[State, Seen], State]:
-    def do(state: State, seen: Seen) -> State:
+def _turn(by: int) -> Callable[[ViewState, KeyContext], ViewState]:
+    def do(state: ViewState, seen: KeyContext) -> ViewState:
         views = list(View)
         return _show(views[(views.index(state.view) + by) % len(views)])(state, seen)
 
     return do
 
 
-def _sort(sort: Sort) -> Callable[[State, Seen], State]:
-    def do(state: State, seen: Seen) -> State:
+def _sort(sort: Sort) -> Callable[[ViewState, KeyContext], ViewState]:
+    def do(state: ViewState, seen: KeyContext) -> ViewState:
         possible = sort in TABLES[state.view].sorts
         return dataclasses.replace(state, sort=sort, reverse=False) if possible else state
 
     return do
 
 
-def _reverse(state: State, seen: Seen) -> State:
+def _reverse(state: ViewState, seen: KeyContext) -> ViewState:
     return dataclasses.replace(state, reverse=not state.reverse)
 
 
-def _move(pages: int, lines: int) -> Callable[[State, Seen], State]:
-    def do(state: State, seen: Seen) -> State:
+def _move(pages: int, lines: int) -> Callable[[ViewState, KeyContext], ViewState]:
+    def do(state: ViewState, seen: KeyContext) -> ViewState:
         if not seen.lines or state.followed is not None:
             return state
         wanted = seen.position(state.selected) + pages * seen.page + lines
@@ -138,7 +138,7 @@ def _move(pages: int, lines: int) -> Callable[[State, Seen], State]:
 _FAR: Final = 1_000_000
 
 
-def _follow(state: State, seen: Seen) -> State:
+def _follow(state: ViewState, seen: KeyContext) -> ViewState:
     if state.followed is not None or state.view not in FOLLOWED or not seen.lines:
         return state
     line = seen.lines[seen.position(state.selected)]
@@ -146,29 +146,29 @@ def _follow(state: State, seen: Seen) -> State:
     return dataclasses.replace(
         state,
         selected=line.key,
-        followed=Followed(state.view, line.name, None if everywhere else line.region),
+        followed=FollowedThing(state.view, line.name, None if everywhere else line.region),
     )
 
 
-def _back(state: State, seen: Seen) -> State:
+def _back(state: ViewState, seen: KeyContext) -> ViewState:
     if state.followed is not None:
         return dataclasses.replace(state, followed=None)
     return dataclasses.replace(state, filter="")
 
 
-def _filter(state: State, seen: Seen) -> State:
+def _filter(state: ViewState, seen: KeyContext) -> ViewState:
     return dataclasses.replace(state, typing=True, followed=None)
 
 
-def _pause(state: State, seen: Seen) -> State:
+def _pause(state: ViewState, seen: KeyContext) -> ViewState:
     return dataclasses.replace(state, paused=not state.paused)
 
 
-def _help(state: State, seen: Seen) -> State:
+def _help(state: ViewState, seen: KeyContext) -> ViewState:
     return dataclasses.replace(state, help=True)
 
 
-def _effect(effect: Effect) -> Callable[[State, Seen], Effect]:
+def _effect(effect: Effect) -> Callable[[ViewState, KeyContext], Effect]:
     return lambda _state, _seen: effect
 
 
@@ -195,7 +195,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action(("n",), "n", "sort by name", _sort(Sort.NAME)),
     Action(("i",), "i", "the other way round", _reverse, "invert"),
     Action((" ", "p"), "Space p", "stand still, and go on", _pause, "pause"),
-    Action(("f",), "f", "ask the next region's frontdesk", _effect(Effect.NEXT_DESK)),
+    Action(("f",), "f", "ask the next region's frontdesk", _effect(Effect.NEXT_FRONTDESK)),
     Action(("?", "h"), "? h", "this page", _help, "help"),
     Action(("q",), "q", "leave", _effect(Effect.QUIT), "quit"),
 )

@@ -23,8 +23,8 @@ from rich.segment import Segment
 from operations.board_document import Board, with_events_before
 from operations.top.frontdesks import Frontdesks, Login
 from operations.top.keys import Keyboard
-from operations.top.screen import Feed, Trail, page_of, screen
-from operations.top.state import Effect, State, press
+from operations.top.screen import BoardState, Trail, page_of, screen
+from operations.top.state import Effect, ViewState, press
 
 # The interval (s) of redrawing without a new board, for the age of the shown one.
 _EVERY: Final = 1.0
@@ -39,7 +39,7 @@ class Top:
         console: Console,
         urls: Sequence[str],
         login: Login,
-        state: State,
+        state: ViewState,
         *,
         over_http: bool = False,
     ) -> None:
@@ -115,9 +115,9 @@ class Top:
         state = press(self._state, key, page_of(self._feed(), self._state, width, height))
         if state is Effect.QUIT:
             self._quit.set()
-        elif state is Effect.NEXT_DESK:
+        elif state is Effect.NEXT_FRONTDESK:
             self._frontdesks.ask_next()
-        elif isinstance(state, State):
+        elif isinstance(state, ViewState):
             follows_another = state.followed != self._state.followed
             self._state = state
             if not state.paused:
@@ -127,12 +127,12 @@ class Top:
 
     # --- output ---
 
-    def _feed(self) -> Feed:
+    def _feed(self) -> BoardState:
         old = asyncio.get_running_loop().time() - self._came
         notice = self._trouble
         if notice and self._board is not None and old < 2 * _EVERY:
             notice = f"this is {self._board.frontdesk}, since {notice}"
-        return Feed(board=self._shown, old_ms=old * 1000, notice=notice)
+        return BoardState(board=self._shown, old_ms=old * 1000, notice=notice)
 
     def _draw(self) -> None:
         width, height = self._console.size

@@ -419,7 +419,7 @@ async def test_a_consumer_declares_its_own_queue_again_when_that_is_lost(
 async def test_a_delivery_that_upsets_its_taker_comes_once_more_and_never_again(
     broker: BrokerHandle, name: str, expect_error_log: Any
 ) -> None:
-    expect_error_log("failed, (given back|thrown away)")
+    expect_error_log("failed, (requeued|dropped)")
     link, other = await broker.link(), await broker.link()
     await declare_queue(link, name, exclusive=False, durable=True)
     publisher = await link.publisher()

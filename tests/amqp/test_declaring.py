@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from newsfabric.amqp import Declare
-from newsfabric.amqp.connection import Connection
+from newsfabric.amqp.connection import BrokerConnection
 from newsfabric.amqp.declaring import declare_once
 
 
@@ -52,7 +52,7 @@ async def test_a_channel_that_opens_when_nobody_waits_for_it_any_more_is_closed(
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await declare_once(cast("Connection", connection), declare)
+            await declare_once(cast("BrokerConnection", connection), declare)
     (channel,) = connection.channels
     channel.opens()
     assert not channel.is_open

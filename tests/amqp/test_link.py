@@ -12,7 +12,7 @@ from typing import Any, cast
 import pika.exceptions
 import pytest
 from amqp_links import PATIENCE, Inbox, Proxy, RabbitHandle, ready
-from client_regions import Regions
+from client_regions import ClientRegions
 
 from localfabric.nodes.ports import free_ports
 from localfabric.nodes.rabbitmq import LocalNode
@@ -124,7 +124,7 @@ async def test_who_is_turned_away_everywhere_is_told(rabbitmq: Node) -> None:
 async def test_who_meets_a_limit_of_connections_is_let_in_when_it_is_lifted(
     rabbitmq: Node, warnings: Warnings
 ) -> None:
-    async with Regions.on(rabbitmq) as regions:
+    async with ClientRegions.on(rabbitmq) as regions:
         region = await regions("oregon")
         url = await region.user(PublisherRights("late", ("news.#",)))
         await region.close_to("late")

@@ -285,7 +285,7 @@ async def test_a_mandatory_message_is_returned_if_no_broker_has_a_queue_for_it()
     await publisher.publish("empty", news(), mandatory=True)
 
 
-class Clock:
+class StoppedClock:
     """Monotonic seconds that stand still."""
 
     def __init__(self) -> None:
@@ -295,7 +295,7 @@ class Clock:
         return self.now
 
 
-async def _timed(sides: Sides, clock: Clock, *, in_flight: int = 1000) -> SpreadPublisher:
+async def _timed(sides: Sides, clock: StoppedClock, *, in_flight: int = 1000) -> SpreadPublisher:
     members: dict[str, ConfirmingPublisher] = {
         f"b{n}": await link.publisher(in_flight=in_flight)
         for n, link in enumerate(sides.link.members, 1)
@@ -304,7 +304,7 @@ async def _timed(sides: Sides, clock: Clock, *, in_flight: int = 1000) -> Spread
 
 
 async def test_what_a_hanging_broker_alone_has_is_to_be_sent_again_once_another_would_take_it():
-    clock, sides = Clock(), Sides(2)
+    clock, sides = StoppedClock(), Sides(2)
     publisher = await _timed(sides, clock)
     sides[0].hang()
     sides[1].cut()
@@ -321,7 +321,7 @@ async def test_what_a_hanging_broker_alone_has_is_to_be_sent_again_once_another_
 
 
 async def test_whoever_lost_it_and_is_back_is_another_that_would_take_it():
-    clock, sides = Clock(), Sides(2)
+    clock, sides = StoppedClock(), Sides(2)
     publisher = await _timed(sides, clock)
     for side in sides.brokers:
         side.hang()
@@ -338,7 +338,7 @@ async def test_whoever_lost_it_and_is_back_is_another_that_would_take_it():
 
 
 async def test_what_all_have_waits_for_the_first_confirm():
-    clock, sides = Clock(), Sides(2)
+    clock, sides = StoppedClock(), Sides(2)
     publisher = await _timed(sides, clock)
     for side in sides.brokers:
         side.hang()
@@ -352,7 +352,7 @@ async def test_what_all_have_waits_for_the_first_confirm():
 
 async def test_it_looks_by_itself_for_what_waits_for_too_long(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("newsfabric.amqp.spread._LOOK_SECONDS", 0.0)
-    clock, sides = Clock(), Sides(2)
+    clock, sides = StoppedClock(), Sides(2)
     publisher = await _timed(sides, clock)
     sides[0].hang()
     sides[1].cut()
@@ -416,7 +416,7 @@ def test_whatever_brokers_do_each_message_is_confirmed_by_one_that_has_it_or_fai
     data: st.DataObject,
 ):
     async def play() -> None:
-        clock, sides = Clock(), Sides(3)
+        clock, sides = StoppedClock(), Sides(3)
         publisher = await _timed(sides, clock, in_flight=3)
         confirms: list[asyncio.Future[None]] = []
         side = st.integers(0, 2)

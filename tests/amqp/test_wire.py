@@ -19,7 +19,7 @@ from newsfabric.amqp.wire import (
     MAX_HEADER,
     MAX_UNFINISHED,
     FrameReader,
-    Returned,
+    ReturnReason,
     WireError,
     encode_ack,
     encode_publish,
@@ -46,7 +46,7 @@ MESSAGE = Message(
 )
 
 
-class Seen:
+class RecordingSink:
     """A sink that records all calls."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Seen:
     ) -> None:
         self.events.append(("deliver", channel, consumer, tag, redelivered, message))
 
-    def on_return(self, channel: int, reason: Returned, message: Message) -> None:
+    def on_return(self, channel: int, reason: ReturnReason, message: Message) -> None:
         self.events.append(("return", channel, reason, message))
 
     def on_confirm(self, channel: int, tag: int, multiple: bool, taken: bool) -> None:
@@ -95,7 +95,7 @@ EVENTS = [
     ("deliver", 1, "consumer", 1, False, MESSAGE),
     ("confirm", 1, 7, True, True),
     ("frame", pika.frame.Heartbeat().marshal()),
-    ("return", 2, Returned(312, "NO_ROUTE", "news"), MESSAGE),
+    ("return", 2, ReturnReason(312, "NO_ROUTE", "news"), MESSAGE),
     ("confirm", 2, 8, False, False),
     ("deliver", 1, "consumer", 2, True, Message("empty", b"")),
     ("deliver", 3, "consumer", 3, False, Message("large", b"0123456789" * 1000)),
@@ -104,7 +104,7 @@ EVENTS = [
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 8, 9, 100, 4096, len(STREAM)])
 def test_the_same_comes_out_however_the_stream_is_cut(step: int) -> None:
-    seen = Seen()
+    seen = RecordingSink()
     reader = FrameReader(seen, FRAME_MAX)
     for at in range(0, len(STREAM), step):
         reader.feed(STREAM[at : at + step])
@@ -113,7 +113,7 @@ def test_the_same_comes_out_however_the_stream_is_cut(step: int) -> None:
 
 def test_messages_on_two_channels_may_interleave() -> None:
     one, two = deliver(1, channel=1), deliver(1, Message("other", b"body"), channel=2)
-    seen = Seen()
+    seen = RecordingSink()
     first = 8 + struct.unpack_from(">I", one, 3)[0]
     FrameReader(seen, FRAME_MAX).feed(one[:first] + two + one[first:])
     assert [event[-1].topic for event in seen.events] == ["other", "news.breaking"]
@@ -140,7 +140,7 @@ METHOD = first_of(deliver(1))
 @pytest.mark.parametrize("step", [1000, 4096, MAX_HEADER // 2, 2 * MAX_HEADER])
 @pytest.mark.parametrize("size", [FRAME_MAX + 300, MAX_HEADER - 100])
 def test_a_header_larger_than_was_agreed_is_read(size: int, step: int) -> None:
-    seen = Seen()
+    seen = RecordingSink()
     reader = FrameReader(seen, FRAME_MAX)
     stream = METHOD + frame(2, padded(size)) + deliver(2)
     for at in range(0, len(stream), step):
@@ -152,7 +152,7 @@ def test_a_header_larger_than_was_agreed_is_read(size: int, step: int) -> None:
 
 
 def test_of_headers_that_are_not_looked_into_the_beginning_is_kept() -> None:
-    seen = Seen()
+    seen = RecordingSink()
     FrameReader(seen, FRAME_MAX).feed(METHOD + frame(2, padded(100_000)))
     kept = seen.events[0][-1].properties.headers[OVERSIZE]
     assert isinstance(kept, Undecodable)
@@ -161,7 +161,7 @@ def test_of_headers_that_are_not_looked_into_the_beginning_is_kept() -> None:
 
 @pytest.mark.parametrize("frame_max", [FRAME_MAX, 131_072])
 def test_of_a_body_that_nobody_takes_the_beginning_is_kept(frame_max: int) -> None:
-    seen = Seen()
+    seen = RecordingSink()
     body = b"0123456789" * 200_000
     method = pika.spec.Basic.Deliver("consumer", 1, False, "postoffice", "large")
     FrameReader(seen, frame_max).feed(content(1, method, Message("large", body), frame_max))
@@ -197,7 +197,7 @@ def test_of_a_body_that_nobody_takes_the_beginning_is_kept(frame_max: int) -> No
 )
 def test_what_is_no_amqp_raises(bad: bytes) -> None:
     with pytest.raises(WireError):
-        FrameReader(Seen(), FRAME_MAX).feed(bad)
+        FrameReader(RecordingSink(), FRAME_MAX).feed(bad)
 
 
 contents = st.binary(max_size=60).map(lambda raw: frame(2, struct.pack(">HHQ", 60, 0, 3) + raw))
@@ -225,7 +225,7 @@ anything = st.lists(
 
 def read(pieces: list[bytes]) -> tuple[list[Any], bool]:
     """Return all events, and whether the reader accepted all bytes."""
-    seen = Seen()
+    seen = RecordingSink()
     reader = FrameReader(seen, FRAME_MAX)
     try:
         for piece in pieces:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import amqp10
 import pytest
-from amqp10 import Connection, Ended, source, target, text
+from amqp10 import Amqp10Connection, Ended, source, target, text
 from guarded import Guarded, publishes
 
 pytestmark = [pytest.mark.broker, pytest.mark.promise("F4")]
@@ -21,8 +21,8 @@ LONG = "x" * 20_000
 NEWS = "/exchanges/publish/news.x"
 
 
-def connect(node: Guarded, user: str) -> Connection:
-    return Connection(node.node.broker.amqp_port, user, "pass-word")
+def connect(node: Guarded, user: str) -> Amqp10Connection:
+    return Amqp10Connection(node.node.broker.amqp_port, user, "pass-word")
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def test_nobody_speaks_amqp_1_0_on_a_core(core: Guarded, user: str) -> None:
         connect(core, user)
 
 
-def links(connection: Connection, channel: int, count: int) -> Iterator[bytes]:
+def links(connection: Amqp10Connection, channel: int, count: int) -> Iterator[bytes]:
     for n in range(count):
         name = f"{channel}-{n}-{LONG}"
         yield connection.attach(channel, name, receives=False, at=source(), to=target(text(NEWS)))
@@ -85,7 +85,7 @@ def test_a_publisher_declares_by_the_management_of_amqp_1_0(client: Guarded) -> 
             )
 
 
-def is_refused(connection: Connection, path: str, asked: bytes) -> bool:
+def is_refused(connection: Amqp10Connection, path: str, asked: bytes) -> bool:
     try:
         said = connection.request(connection.session(), "PUT", path, asked)
     except Ended as exc:

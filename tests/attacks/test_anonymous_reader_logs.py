@@ -19,7 +19,7 @@ from signing import AUDIENCE, ISSUER, keys_file, token
 from gateway.process.settings import TokenSettings
 from newsfabric.errors import StoreError
 from newsfabric.messages.envelope import Envelope
-from newsfabric.messages.mailbox import Kept
+from newsfabric.messages.mailbox import KeptMessage
 from newsfabric.process import logs
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import REVOKED, TopicPolicy, TopicTable
@@ -88,7 +88,7 @@ class Spoilt(MemoryStore):
             return []
         raise StoreError("a row that can't be read")
 
-    async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
+    async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[KeptMessage]]:
         raise StoreError("a row that can't be read")
 
 

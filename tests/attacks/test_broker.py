@@ -32,7 +32,7 @@ MIB = 1 << 20
 BUFFERS = 16 * MIB
 
 
-class Lines(logging.Handler):
+class LinkLines(logging.Handler):
     """The log lines of the links at WARNING and above."""
 
     def __init__(self) -> None:
@@ -51,8 +51,8 @@ class Lines(logging.Handler):
 
 
 @pytest.fixture
-async def lines() -> AsyncIterator[Lines]:
-    handler = Lines()
+async def lines() -> AsyncIterator[LinkLines]:
+    handler = LinkLines()
     logging.getLogger("newsfabric.amqp").addHandler(handler)
     yield handler
     logging.getLogger("newsfabric.amqp").removeHandler(handler)
@@ -107,7 +107,7 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE)
-async def test_bytes_that_make_no_sense_stop_a_service(nonsense: str, lines: Lines) -> None:
+async def test_bytes_that_make_no_sense_stop_a_service(nonsense: str, lines: LinkLines) -> None:
     """The connection ends, one line gives the reason, and the next connection works."""
     says = [NONSENSE[nonsense]]
 
@@ -125,7 +125,7 @@ async def test_bytes_that_make_no_sense_stop_a_service(nonsense: str, lines: Lin
         assert len(lines.lines[0]) < 400
 
 
-async def test_properties_that_make_no_sense_stop_a_service(lines: Lines) -> None:
+async def test_properties_that_make_no_sense_stop_a_service(lines: LinkLines) -> None:
     """Only the message is refused, and the connection goes on."""
     garbage = (b"\xff\xff" * 20, b"\x20\0\xff\xff\xff\xff", b"\x20\0\0\0\0\x04\x03key?", b"", b"\1")
     says = [delivery(n) + header(0, each) for n, each in enumerate(garbage, 1)]
@@ -183,7 +183,7 @@ async def test_what_never_ends_fills_the_memory_of_a_service(endless: str) -> No
         await link.close()
 
 
-async def test_a_greeting_that_never_ends_fills_the_memory_of_a_service(lines: Lines) -> None:
+async def test_a_greeting_that_never_ends_fills_the_memory_of_a_service(lines: LinkLines) -> None:
     def says() -> Iterator[bytes]:
         yield struct.pack(">BHI", 1, 0, 2**32 - 1)
         yield from itertools.repeat(b"x" * 10_000, 100_000)

@@ -29,7 +29,7 @@ from operations.mirror.asking import Asking
 from operations.top.frontdesks import Frontdesks, fetch_once
 from retail.ends import GatewayAdmin
 from wholesale.common.http import HttpProblem
-from wholesale.frontdesk.api.catching_up import CatchingUp
+from wholesale.frontdesk.api.catching_up import HistoryProxy
 from wholesale.frontdesk.board.board import Board
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -140,7 +140,7 @@ async def fetch_a_board(port: int) -> str:
 
 async def ask_a_gateway_for_its_load(port: int) -> str:
     end = GatewayAdmin(f"http://127.0.0.1:{port}")
-    found = (await end.load(), await end.word())
+    found = (await end.load(), await end.report())
     end.close()
     assert found == (None, None)
     return "no load, no word"
@@ -161,7 +161,7 @@ async def ask_the_issuer(port: int) -> str:
 
 
 async def catch_up(port: int) -> str:
-    catching = CatchingUp()
+    catching = HistoryProxy()
     box = load(sse_url=f"http://127.0.0.1:{port}/events")
     try:
         found = await catching.ask([box], {"topic": "news.breaking"}, {})

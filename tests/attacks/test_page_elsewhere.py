@@ -18,7 +18,7 @@ from chromium import named
 from gateways import ENGINES, opened_box
 from pages import browsing
 from playwright.async_api import BrowserContext
-from regions import TABLE, Region, opened_region
+from regions import TABLE, OpenedRegion, opened_region
 from signing import token
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
@@ -80,7 +80,7 @@ class _AnyPage(RequestHandler):
 class Victim:
     """A reader's browser, logged in at the gateway; and the port of all other sites' pages."""
 
-    region: Region
+    region: OpenedRegion
     context: BrowserContext
     port: int
 

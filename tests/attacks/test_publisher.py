@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from amqp_links import Inbox
-from brokers import Brokers as Nodes
+from brokers import NamedNodes as Nodes
 from hostile import (
     Hostile,
     asking,
@@ -40,7 +40,7 @@ from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import parse_topics
 from newsfabric.topology import Binding, Bounds, Exchange, Queue, ShovelLink, shovel_value
 from operations.cli.messages import make_message
-from shovels.apply import Brokers, carry_out, look
+from shovels.apply import ManagementClients, carry_out, read_state
 from wholesale.router.service import RouterService, RouterSettings
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
@@ -73,8 +73,8 @@ async def region(nodes: Nodes) -> Region:
     frames are as large as the core's."""
     client, core = nodes.node("oregon-client-1"), nodes.node("oregon-core-1")
     made = Region(name="oregon", frontdesk_url="http://127.0.0.1:1", client=(client,), core=(core,))
-    async with Brokers(Fabric((made,)), Credentials()) as brokers:
-        done = await carry_out(brokers, await look(brokers, "oregon", TOPICS))
+    async with ManagementClients(Fabric((made,)), Credentials()) as brokers:
+        done = await carry_out(brokers, await read_state(brokers, "oregon", TOPICS))
     assert [(each.action, each.error) for each in done if each.error] == []
     await _shovel("publish.oregon.1.2", client, "publish", "live.*", core)
     await _shovel("publish.wide.1", core, "wide", "#", core)

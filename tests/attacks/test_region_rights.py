@@ -146,7 +146,7 @@ def test_a_mailbox_publishes_news(core: Guarded) -> None:
 async def test_what_a_mailbox_fails_with_comes_round_for_ever(
     core: Guarded, monkeypatch: pytest.MonkeyPatch, expect_error_log: Any
 ) -> None:
-    expect_error_log("given back")
+    expect_error_log("requeued")
     expect_error_log("failed twice with a message")
 
     def take_delivery(_work: Marking, source: QueueSource, delivery: Delivery) -> None:

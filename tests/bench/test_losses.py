@@ -7,7 +7,12 @@ import math
 import pytest
 
 from bench.losses import Done, Loss, explain, losses, windows
-from localfabric.chaos.delivery_record import Arrival, DeliveryRecord, Message, ReaderProfile
+from localfabric.chaos.delivery_record import (
+    Arrival,
+    DeliveryRecord,
+    ReaderProfile,
+    RecordedMessage,
+)
 from localfabric.world.layout import lay_out
 from localfabric.world.options import WorldOptions
 
@@ -21,7 +26,7 @@ def books_of(*messages: tuple[float, dict[str, float]]) -> DeliveryRecord:
     )
     for n, (sent, waits) in enumerate(messages):
         record.sent(
-            Message(
+            RecordedMessage(
                 n=n,
                 topic="live.a",
                 klass="gold",

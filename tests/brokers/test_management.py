@@ -155,13 +155,13 @@ async def test_a_wrong_password_is_401_and_isnt_repeated(rabbitmq: Node) -> None
 
 
 @dataclasses.dataclass
-class Answer:
+class CannedAnswer:
     body: bytes = b""
     status: int = 200
 
 
 class _Answers(tornado.web.RequestHandler):
-    def initialize(self, answer: Answer) -> None:
+    def initialize(self, answer: CannedAnswer) -> None:
         self._answer = answer
 
     async def get(self) -> None:
@@ -171,8 +171,8 @@ class _Answers(tornado.web.RequestHandler):
 
 
 @pytest.fixture
-async def nonsense() -> AsyncIterator[tuple[Management, Answer]]:
-    answer = Answer()
+async def nonsense() -> AsyncIterator[tuple[Management, CannedAnswer]]:
+    answer = CannedAnswer()
     server = tornado.httpserver.HTTPServer(
         tornado.web.Application(
             [("/.*", _Answers, {"answer": answer})], log_function=lambda _: None
@@ -204,7 +204,7 @@ async def nonsense() -> AsyncIterator[tuple[Management, Answer]]:
     ids=range(10),
 )
 async def test_an_answer_that_makes_no_sense_is_a_management_error(
-    nonsense: tuple[Management, Answer], body: bytes
+    nonsense: tuple[Management, CannedAnswer], body: bytes
 ) -> None:
     api, answer = nonsense
     answer.body = body
@@ -223,7 +223,7 @@ async def test_an_answer_that_makes_no_sense_is_a_management_error(
     ],
 )
 async def test_a_broker_says_why_it_takes_no_messages(
-    nonsense: tuple[Management, Answer], status: int, resources: list[str], alarm: str
+    nonsense: tuple[Management, CannedAnswer], status: int, resources: list[str], alarm: str
 ) -> None:
     api, answer = nonsense
     alarms = [{"node": "a@b", "resource": resource} for resource in resources]
@@ -236,7 +236,7 @@ async def test_a_broker_says_why_it_takes_no_messages(
     "said", [{}, {"object_totals": {}}, {"object_totals": []}, {"object_totals": {"queues": "7"}}]
 )
 async def test_a_broker_that_doesnt_say_how_many_queues_it_has_has_not_none(
-    nonsense: tuple[Management, Answer], said: dict[str, object]
+    nonsense: tuple[Management, CannedAnswer], said: dict[str, object]
 ) -> None:
     api, answer = nonsense
     answer.body = json.dumps({"object_totals": {"queues": 7}}).encode()
@@ -248,7 +248,7 @@ async def test_a_broker_that_doesnt_say_how_many_queues_it_has_has_not_none(
 
 @pytest.mark.parametrize("state", ["running", "flow", "blocked"])
 async def test_a_shovel_whose_destination_has_it_wait_runs(
-    nonsense: tuple[Management, Answer], state: str
+    nonsense: tuple[Management, CannedAnswer], state: str
 ) -> None:
     api, answer = nonsense
     answer.body = json.dumps([{"name": "t.shovel", "state": state}]).encode()
@@ -260,7 +260,7 @@ async def test_a_shovel_whose_destination_has_it_wait_runs(
     [(500, b'{"reason": "oops"}'), (503, b"<html>"), (503, b'{"alarms": "memory"}'), (200, b"[]")],
 )
 async def test_what_is_neither_well_nor_an_alarm_is_a_management_error(
-    nonsense: tuple[Management, Answer], status: int, body: bytes
+    nonsense: tuple[Management, CannedAnswer], status: int, body: bytes
 ) -> None:
     api, answer = nonsense
     answer.status, answer.body = status, body

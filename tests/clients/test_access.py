@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from authorities import Certified, certify
 from client_programs import CONTRACT, Program, program
-from client_regions import Region, Regions, settings
+from client_regions import ClientRegion, ClientRegions, settings
 
 from localfabric.nodes.ports import free_ports
 from localfabric.nodes.rabbitmq import LocalNode
@@ -52,12 +52,12 @@ def node(
 
 
 @pytest.fixture
-async def regions(node: LocalNode) -> AsyncIterator[Regions]:
-    async with Regions.on(Node("node", node.amqp_url, node.management_url)) as made:
+async def regions(node: LocalNode) -> AsyncIterator[ClientRegions]:
+    async with ClientRegions.on(Node("node", node.amqp_url, node.management_url)) as made:
         yield made
 
 
-def secured(node: LocalNode, region: Region, *, authority: Path | None) -> str:
+def secured(node: LocalNode, region: ClientRegion, *, authority: Path | None) -> str:
     """Return the URL of ``region`` over TLS, trusting ``authority``."""
     port = node.broker.settings[0].rpartition(":")[2]
     url = f"amqps://127.0.0.1:{port}/{region.vhost}"
@@ -71,7 +71,7 @@ async def refusal(publisher: Program, *urls: str) -> str:
     return str(told["text"])
 
 
-async def test_a_wrong_password(publisher: Program, regions: Regions) -> None:
+async def test_a_wrong_password(publisher: Program, regions: ClientRegions) -> None:
     region = await regions("oregon")
     url = Credentials("guest", "wrong").in_url(region.url)
     text = await refusal(publisher, url)
@@ -80,20 +80,22 @@ async def test_a_wrong_password(publisher: Program, regions: Regions) -> None:
 
 
 async def test_a_wrong_password_at_every_broker_of_every_region(
-    publisher: Program, regions: Regions
+    publisher: Program, regions: ClientRegions
 ) -> None:
     region = await regions("oregon")
     url = Credentials("guest", "wrong").in_url(region.url)
     assert "ACCESS_REFUSED" in await refusal(publisher, f"{url}, {url}", url)
 
 
-async def test_no_such_virtual_host(publisher: Program, regions: Regions) -> None:
+async def test_no_such_virtual_host(publisher: Program, regions: ClientRegions) -> None:
     region = await regions("oregon")
     text = await refusal(publisher, region.url.replace(region.vhost, "nowhere"))
     assert "NOT_ALLOWED - vhost nowhere not found" in text
 
 
-async def test_a_virtual_host_that_isnt_the_users(publisher: Program, regions: Regions) -> None:
+async def test_a_virtual_host_that_isnt_the_users(
+    publisher: Program, regions: ClientRegions
+) -> None:
     region = await regions("oregon")
     text = await refusal(publisher, await region.add_user("cms"))
     assert "NOT_ALLOWED" in text
@@ -101,7 +103,7 @@ async def test_a_virtual_host_that_isnt_the_users(publisher: Program, regions: R
 
 
 async def test_where_one_broker_refuses_another_is_used(
-    publisher: Program, regions: Regions
+    publisher: Program, regions: ClientRegions
 ) -> None:
     region = await regions("oregon")
     wrong = Credentials("guest", "wrong").in_url(region.url)
@@ -111,7 +113,7 @@ async def test_where_one_broker_refuses_another_is_used(
 
 
 async def test_where_one_region_refuses_another_is_used_and_the_log_says_so(
-    publisher: Program, regions: Regions
+    publisher: Program, regions: ClientRegions
 ) -> None:
     oregon, dublin = await regions("oregon"), await regions("dublin")
     wrong = Credentials("guest", "wrong").in_url(oregon.url)
@@ -121,7 +123,7 @@ async def test_where_one_region_refuses_another_is_used_and_the_log_says_so(
 
 
 async def test_a_region_that_is_down_may_come_back(
-    publisher: Program, regions: Regions, unused_tcp_port: int
+    publisher: Program, regions: ClientRegions, unused_tcp_port: int
 ) -> None:
     oregon = await regions("oregon")
     wrong = Credentials("guest", "wrong").in_url(oregon.url)
@@ -131,7 +133,7 @@ async def test_a_region_that_is_down_may_come_back(
 
 
 async def test_a_broker_that_takes_no_more_connections_of_the_user_may_take_some_later(
-    publisher: Program, regions: Regions
+    publisher: Program, regions: ClientRegions
 ) -> None:
     region = await regions("oregon")
     url = await region.user(PublisherRights("late", ("news.#",)))
@@ -142,7 +144,7 @@ async def test_a_broker_that_takes_no_more_connections_of_the_user_may_take_some
 
 
 async def test_a_broker_that_takes_no_more_connections_may_take_some_later(
-    publisher: Program, regions: Regions
+    publisher: Program, regions: ClientRegions
 ) -> None:
     region = await regions("oregon")
     await region.close_to_all()
@@ -152,7 +154,7 @@ async def test_a_broker_that_takes_no_more_connections_may_take_some_later(
 
 
 async def test_over_tls_with_an_authority_of_ones_own(
-    publisher: Program, regions: Regions, node: LocalNode, ours: Certified
+    publisher: Program, regions: ClientRegions, node: LocalNode, ours: Certified
 ) -> None:
     region = await regions("oregon")
     url = secured(node, region, authority=ours.authority)
@@ -163,7 +165,7 @@ async def test_over_tls_with_an_authority_of_ones_own(
 
 
 async def test_a_missing_file_of_authorities_is_an_error_at_once(
-    publisher: Program, regions: Regions, node: LocalNode, tmp_path: Path
+    publisher: Program, regions: ClientRegions, node: LocalNode, tmp_path: Path
 ) -> None:
     url = secured(node, await regions("oregon"), authority=tmp_path / "none.pem")
     with pytest.raises(AssertionError, match=r"none\.pem"):
@@ -172,7 +174,7 @@ async def test_a_missing_file_of_authorities_is_an_error_at_once(
 
 @pytest.mark.parametrize("trusted", ["another", "those of the machine"])
 async def test_a_broker_whose_authority_isnt_trusted_is_not_talked_to(
-    publisher: Program, regions: Regions, node: LocalNode, tmp_path: Path, trusted: str
+    publisher: Program, regions: ClientRegions, node: LocalNode, tmp_path: Path, trusted: str
 ) -> None:
     another = certify(tmp_path, "another").authority if trusted == "another" else None
     region = await regions("oregon")
@@ -181,7 +183,7 @@ async def test_a_broker_whose_authority_isnt_trusted_is_not_talked_to(
 
 
 async def test_a_broker_with_the_certificate_of_another_host_is_not_talked_to(
-    publisher: Program, regions: Regions, node: LocalNode, ours: Certified
+    publisher: Program, regions: ClientRegions, node: LocalNode, ours: Certified
 ) -> None:
     region = await regions("oregon")
     url = secured(node, region, authority=ours.authority).replace("127.0.0.1", "localhost")

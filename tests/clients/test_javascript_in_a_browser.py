@@ -43,7 +43,7 @@ SOON: Final = 60.0
 class _Site(RequestHandler):
     """A frontdesk, as far as pages need it."""
 
-    def initialize(self, region: Region) -> None:
+    def initialize(self, region: BrowserRegion) -> None:
         self._region = region
 
     def get(self, path: str) -> None:
@@ -60,7 +60,7 @@ class _Site(RequestHandler):
 
 
 @dataclasses.dataclass
-class Region:
+class BrowserRegion:
     """The boxes of a region, and the wires to them and to its site."""
 
     name: str
@@ -68,7 +68,7 @@ class Region:
     exits: list[contextlib.AsyncExitStack] = dataclasses.field(default_factory=list)
     wires: list[Wire] = dataclasses.field(default_factory=list)
     site: Wire | None = None
-    others: list[Region] = dataclasses.field(default_factory=list)
+    others: list[BrowserRegion] = dataclasses.field(default_factory=list)
     is_closed: bool = False
 
     @property
@@ -101,14 +101,14 @@ class Region:
 
 
 @dataclasses.dataclass
-class Fabric:
+class TwoRegionFabric:
     """Two regions, and a publisher whose messages reach the store and all gateways.
 
     Region ``away`` lists no gateways until a test opens it: which region is faster is chance.
     """
 
-    home: Region
-    away: Region
+    home: BrowserRegion
+    away: BrowserRegion
     store: MemoryStore
     router: Box
     published: int = 0
@@ -139,8 +139,8 @@ class Fabric:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def fabric() -> AsyncIterator[Fabric]:
-    home, away = Region("oregon"), Region("dublin", is_closed=True)
+async def fabric() -> AsyncIterator[TwoRegionFabric]:
+    home, away = BrowserRegion("oregon"), BrowserRegion("dublin", is_closed=True)
     home.others, away.others = [away], [home]
     store = MemoryStore(TABLE)
     async with contextlib.AsyncExitStack() as stack:
@@ -160,7 +160,7 @@ async def fabric() -> AsyncIterator[Fabric]:
         for wire in [*home.wires, *away.wires, home.site, away.site]:
             assert wire is not None
             stack.push_async_callback(wire.close)
-        yield Fabric(home, away, store, home.boxes[0])
+        yield TwoRegionFabric(home, away, store, home.boxes[0])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -176,13 +176,13 @@ async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
     await context.close()
 
 
-async def opened(context: BrowserContext, fabric: Fabric, **options: Any) -> ReadingPage:
+async def opened(context: BrowserContext, fabric: TwoRegionFabric, **options: Any) -> ReadingPage:
     return await ReadingPage.opened(context, fabric.home.url, TOPIC, **options)
 
 
 @pytest.mark.parametrize("how", ["killed", "cut"])
 async def test_a_gateway_goes_under_the_page(
-    fabric: Fabric, context: BrowserContext, how: str
+    fabric: TwoRegionFabric, context: BrowserContext, how: str
 ) -> None:
     reading = await opened(context, fabric)
     wire = fabric.home.wire_of(await reading.state("gateway"))
@@ -206,7 +206,7 @@ async def test_a_gateway_goes_under_the_page(
     ids=["killed", "cut", "cut, without WebSocket"],
 )
 async def test_a_region_goes_under_the_page(
-    fabric: Fabric, context: BrowserContext, how: str, options: dict[str, Any]
+    fabric: TwoRegionFabric, context: BrowserContext, how: str, options: dict[str, Any]
 ) -> None:
     reading = await opened(context, fabric, **options)
     fabric.away.is_closed = False
@@ -223,7 +223,7 @@ async def test_a_region_goes_under_the_page(
 
 
 async def test_tabs_share_one_connection_and_hand_it_on(
-    fabric: Fabric, context: BrowserContext
+    fabric: TwoRegionFabric, context: BrowserContext
 ) -> None:
     sockets: list[str] = []
     context.on("page", lambda page: page.on("websocket", lambda ws: sockets.append(ws.url)))
@@ -242,7 +242,7 @@ async def test_tabs_share_one_connection_and_hand_it_on(
 
 
 async def test_a_tab_that_comes_late_gets_what_it_asks_for_and_nobody_else_does(
-    fabric: Fabric, context: BrowserContext
+    fabric: TwoRegionFabric, context: BrowserContext
 ) -> None:
     for _ in range(5):
         await fabric.publish()
@@ -259,7 +259,7 @@ async def test_a_tab_that_comes_late_gets_what_it_asks_for_and_nobody_else_does(
 
 
 async def test_tabs_that_do_not_share_have_one_connection_each(
-    fabric: Fabric, context: BrowserContext
+    fabric: TwoRegionFabric, context: BrowserContext
 ) -> None:
     tabs = [await opened(context, fabric, share=False) for _ in range(2)]
     assert [await tab.state("tab") for tab in tabs] == ["alone", "alone"]
@@ -269,7 +269,7 @@ async def test_tabs_that_do_not_share_have_one_connection_each(
 
 
 async def test_a_sandboxed_frame_has_a_connection_of_its_own(
-    fabric: Fabric, context: BrowserContext
+    fabric: TwoRegionFabric, context: BrowserContext
 ) -> None:
     page = await context.new_page()
     await page.goto(fabric.home.url)
@@ -292,7 +292,7 @@ async def test_a_sandboxed_frame_has_a_connection_of_its_own(
 
 
 async def test_a_leader_that_stands_still_is_replaced(
-    fabric: Fabric, context: BrowserContext
+    fabric: TwoRegionFabric, context: BrowserContext
 ) -> None:
     """As when the browser has frozen it, or it computes for a minute."""
     leader = await opened(context, fabric)
@@ -309,7 +309,7 @@ async def test_a_leader_that_stands_still_is_replaced(
 
 
 async def test_a_page_that_was_offline_is_back_as_soon_as_the_network_is(
-    fabric: Fabric, context: BrowserContext
+    fabric: TwoRegionFabric, context: BrowserContext
 ) -> None:
     reading = await opened(context, fabric)
     await fabric.publish()
@@ -325,7 +325,7 @@ async def test_a_page_that_was_offline_is_back_as_soon_as_the_network_is(
 
 
 async def test_a_quiet_page_asks_in_the_words_that_are_answered_soonest(
-    fabric: Fabric, context: BrowserContext
+    fabric: TwoRegionFabric, context: BrowserContext
 ) -> None:
     """Gateways answer a verb at once that equals this one byte for byte."""
     asked = asyncio.Event()
@@ -369,7 +369,7 @@ _TOPICS = """
 
 
 async def test_a_page_that_follows_and_leaves_300_topics_and_then_wants_600_stays_connected(
-    fabric: Fabric, context: BrowserContext
+    fabric: TwoRegionFabric, context: BrowserContext
 ) -> None:
     answers: list[dict[str, Any]] = []
 
@@ -399,7 +399,7 @@ async def test_a_page_that_follows_and_leaves_300_topics_and_then_wants_600_stay
 
 
 async def test_a_page_that_is_blocked_while_a_pong_waits_keeps_its_connection(
-    fabric: Fabric, context: BrowserContext
+    fabric: TwoRegionFabric, context: BrowserContext
 ) -> None:
     """After each ping the page computes for longer than it would wait for the pong."""
     reading = await opened(context, fabric, heartbeat={"visible": 200})
@@ -424,7 +424,7 @@ async def test_a_page_that_is_blocked_while_a_pong_waits_keeps_its_connection(
 
 
 async def test_where_something_forbids_websocket_the_page_reads_over_http(
-    fabric: Fabric, context: BrowserContext
+    fabric: TwoRegionFabric, context: BrowserContext
 ) -> None:
     await context.add_init_script(
         """window.WebSocket = class {
@@ -440,7 +440,7 @@ async def test_where_something_forbids_websocket_the_page_reads_over_http(
 
 
 async def test_a_gateway_that_drains_sends_the_page_to_another(
-    fabric: Fabric, context: BrowserContext
+    fabric: TwoRegionFabric, context: BrowserContext
 ) -> None:
     reading = await opened(context, fabric)
     wire = fabric.home.wire_of(await reading.state("gateway"))
@@ -458,7 +458,7 @@ async def test_a_gateway_that_drains_sends_the_page_to_another(
 
 
 async def test_a_page_that_closes_its_connection_hears_no_more(
-    fabric: Fabric, context: BrowserContext
+    fabric: TwoRegionFabric, context: BrowserContext
 ) -> None:
     reading = await opened(context, fabric)
     await fabric.publish()

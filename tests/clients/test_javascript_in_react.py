@@ -43,7 +43,7 @@ def script() -> str:
     return made.stdout
 
 
-class Site(RequestHandler):
+class ReactSite(RequestHandler):
     """An empty page, and an endpoints.json that names the box."""
 
     def initialize(self, box: Box) -> None:
@@ -67,7 +67,7 @@ async def box() -> AsyncIterator[Box]:
 @pytest.fixture
 async def page(box: Box, script: str) -> AsyncIterator[Page]:
     sockets = bind_sockets(0, "127.0.0.1")
-    server = HTTPServer(Application([(r"/(.*)", Site, {"box": box})]))
+    server = HTTPServer(Application([(r"/(.*)", ReactSite, {"box": box})]))
     server.add_sockets(sockets)
     async with async_playwright() as playwright:
         program = find_chromium()

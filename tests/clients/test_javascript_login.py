@@ -46,7 +46,7 @@ CONNECT: Final = """
 """
 
 
-class Site(RequestHandler):
+class LoginSite(RequestHandler):
     """A site with one empty page, our library, and an endpoints.json that names the box."""
 
     def initialize(self, box: list[Box]) -> None:
@@ -88,7 +88,7 @@ class House:
 @pytest.fixture
 async def house() -> AsyncIterator[House]:
     boxes: list[Box] = []
-    server = HTTPServer(Application([(r"/(.*)", Site, {"box": boxes})]))
+    server = HTTPServer(Application([(r"/(.*)", LoginSite, {"box": boxes})]))
     (listening,) = bind_sockets(0, "127.0.0.1")
     server.add_sockets([listening])
     yield House(f"http://127.0.0.1:{listening.getsockname()[1]}", boxes)

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from client_programs import CONTRACT, Program, program
-from client_regions import Regions, settings
+from client_regions import ClientRegions, settings
 
 from newsfabric.amqp import Message
 from newsfabric.settings import Node
@@ -34,13 +34,13 @@ def publisher(request: pytest.FixtureRequest) -> Program:
 
 
 @pytest.fixture
-async def regions(rabbitmq: Node) -> AsyncIterator[Regions]:
-    async with Regions.on(rabbitmq) as made:
+async def regions(rabbitmq: Node) -> AsyncIterator[ClientRegions]:
+    async with ClientRegions.on(rabbitmq) as made:
         yield made
 
 
 async def test_what_is_said_of_a_message_is_on_the_wire(
-    publisher: Program, regions: Regions
+    publisher: Program, regions: ClientRegions
 ) -> None:
     region = await regions("oregon")
     options = {
@@ -68,7 +68,7 @@ async def test_what_is_said_of_a_message_is_on_the_wire(
     assert headers == {n: options[n] for n in ("key", "version", "traceparent")}
 
 
-async def test_what_isnt_said_isnt_sent(publisher: Program, regions: Regions) -> None:
+async def test_what_isnt_said_isnt_sent(publisher: Program, regions: ClientRegions) -> None:
     region = await regions("oregon")
     await publisher.run(settings(region), MESSAGE, MESSAGE)
     one, two = (message.properties for message in region.seen)
@@ -79,7 +79,7 @@ async def test_what_isnt_said_isnt_sent(publisher: Program, regions: Regions) ->
 
 
 async def test_who_knows_a_messages_id_can_not_answer_for_a_router(
-    publisher: Program, regions: Regions
+    publisher: Program, regions: ClientRegions
 ) -> None:
     region = await regions("oregon")
 
@@ -99,7 +99,7 @@ async def test_who_knows_a_messages_id_can_not_answer_for_a_router(
     assert min(len(str(secret)) for secret in secrets) >= 32
 
 
-async def test_it_returns_what_the_receipt_says(publisher: Program, regions: Regions) -> None:
+async def test_it_returns_what_the_receipt_says(publisher: Program, regions: ClientRegions) -> None:
     region = await regions("oregon")
     told = await publisher.run(settings(region), {**MESSAGE, "options": {"message_id": "m-1"}})
     assert told == [
@@ -117,7 +117,7 @@ async def test_it_returns_what_the_receipt_says(publisher: Program, regions: Reg
     ]
 
 
-async def test_pythons_asynchronous_publisher_returns_it_too(regions: Regions) -> None:
+async def test_pythons_asynchronous_publisher_returns_it_too(regions: ClientRegions) -> None:
     region = await regions("oregon")
     message = {**MESSAGE, "options": {"message_id": "m-1"}}
     (told,) = await program("python-async").run(settings(region), message)
@@ -125,7 +125,7 @@ async def test_pythons_asynchronous_publisher_returns_it_too(regions: Regions) -
 
 
 async def test_told_so_it_waits_for_the_brokers_confirm_only(
-    publisher: Program, regions: Regions
+    publisher: Program, regions: ClientRegions
 ) -> None:
     region = await regions("oregon")
     region.answers = lambda _message, _n: None
@@ -135,7 +135,7 @@ async def test_told_so_it_waits_for_the_brokers_confirm_only(
 
 
 async def test_without_a_receipt_it_sends_the_same_again(
-    publisher: Program, regions: Regions
+    publisher: Program, regions: ClientRegions
 ) -> None:
     region = await regions("oregon")
     region.answers = lambda _message, n: None if n < 3 else "routed"
@@ -147,7 +147,7 @@ async def test_without_a_receipt_it_sends_the_same_again(
 
 
 async def test_a_rejection_is_an_error_with_its_reason(
-    publisher: Program, regions: Regions
+    publisher: Program, regions: ClientRegions
 ) -> None:
     region = await regions("oregon")
     region.answers = lambda _message, _n: "topic_not_allowed"
@@ -157,7 +157,7 @@ async def test_a_rejection_is_an_error_with_its_reason(
 
 
 async def test_a_message_that_nobody_waits_for_is_an_error(
-    publisher: Program, regions: Regions
+    publisher: Program, regions: ClientRegions
 ) -> None:
     region = await regions("oregon", queue=False)
     told = await publisher.run(
@@ -167,7 +167,7 @@ async def test_a_message_that_nobody_waits_for_is_an_error(
 
 
 async def test_what_one_region_returns_another_may_take(
-    publisher: Program, regions: Regions
+    publisher: Program, regions: ClientRegions
 ) -> None:
     nobody, dublin = await regions("oregon", queue=False), await regions("dublin")
     (told,) = await publisher.run(settings(nobody, dublin), MESSAGE)
@@ -175,7 +175,7 @@ async def test_what_one_region_returns_another_may_take(
 
 
 async def test_no_answer_in_time_is_an_error_that_says_what_to_send_again(
-    publisher: Program, regions: Regions
+    publisher: Program, regions: ClientRegions
 ) -> None:
     region = await regions("oregon")
     region.answers = lambda _message, _n: None
@@ -195,7 +195,7 @@ async def test_where_no_broker_can_be_reached_it_says_that_nothing_was_sent(
 
 
 async def test_a_broker_that_is_down_is_passed_over(
-    publisher: Program, regions: Regions, unused_tcp_port: int
+    publisher: Program, regions: ClientRegions, unused_tcp_port: int
 ) -> None:
     region = await regions("oregon")
     down = f"amqp://127.0.0.1:{unused_tcp_port}/%2F"
@@ -204,7 +204,7 @@ async def test_a_broker_that_is_down_is_passed_over(
 
 
 async def test_a_region_that_is_down_is_passed_over(
-    publisher: Program, regions: Regions, unused_tcp_port: int
+    publisher: Program, regions: ClientRegions, unused_tcp_port: int
 ) -> None:
     dublin = await regions("dublin")
     down = f"amqp://127.0.0.1:{unused_tcp_port}/%2F"
@@ -213,7 +213,7 @@ async def test_a_region_that_is_down_is_passed_over(
 
 
 async def test_a_region_that_takes_and_doesnt_route_is_passed_over(
-    publisher: Program, regions: Regions
+    publisher: Program, regions: ClientRegions
 ) -> None:
     oregon, dublin = await regions("oregon"), await regions("dublin")
     oregon.answers = lambda _message, _n: None
@@ -226,7 +226,7 @@ async def test_a_region_that_takes_and_doesnt_route_is_passed_over(
 
 
 async def test_told_so_it_publishes_to_two_regions_at_once(
-    publisher: Program, regions: Regions
+    publisher: Program, regions: ClientRegions
 ) -> None:
     oregon, dublin = await regions("oregon"), await regions("dublin")
     oregon.answers = lambda _message, _n: None
@@ -241,7 +241,7 @@ async def test_told_so_it_publishes_to_two_regions_at_once(
     assert {message.properties.message_id for message in seen} == {"m-1"}
 
 
-async def test_a_bounded_number_is_under_way(publisher: Program, regions: Regions) -> None:
+async def test_a_bounded_number_is_under_way(publisher: Program, regions: ClientRegions) -> None:
     region = await regions("oregon")
     held: list[Message] = []
 
@@ -262,7 +262,9 @@ async def test_a_bounded_number_is_under_way(publisher: Program, regions: Region
     assert told["failed"] == 0
 
 
-async def test_a_connection_that_breaks_costs_nothing(publisher: Program, regions: Regions) -> None:
+async def test_a_connection_that_breaks_costs_nothing(
+    publisher: Program, regions: ClientRegions
+) -> None:
     region = await regions("oregon")
     region.answers = lambda _message, _n: None
     given = settings(region, send_again=2.0, timeout=60.0)
@@ -277,7 +279,7 @@ async def test_a_connection_that_breaks_costs_nothing(publisher: Program, region
     assert {m.properties.message_id for m in region.seen[before:]} == first
 
 
-async def test_what_isnt_a_receipt_is_ignored(publisher: Program, regions: Regions) -> None:
+async def test_what_isnt_a_receipt_is_ignored(publisher: Program, regions: ClientRegions) -> None:
     region = await regions("oregon")
 
     def babble(message: Message, _n: int) -> str:
@@ -292,7 +294,7 @@ async def test_what_isnt_a_receipt_is_ignored(publisher: Program, regions: Regio
 
 
 async def test_many_threads_worth_of_messages_all_arrive(
-    publisher: Program, regions: Regions
+    publisher: Program, regions: ClientRegions
 ) -> None:
     region = await regions("oregon")
     (told,) = await publisher.run(settings(region), {"topic": "news.x", "many": 500})
@@ -302,7 +304,7 @@ async def test_many_threads_worth_of_messages_all_arrive(
 
 
 async def test_what_its_broker_forbids_is_an_error_and_costs_the_others_nothing(
-    publisher: Program, regions: Regions
+    publisher: Program, regions: ClientRegions
 ) -> None:
     region = await regions("oregon")
     url = await region.user(PublisherRights("cms", ("news.#",)))
@@ -316,7 +318,7 @@ async def test_what_its_broker_forbids_is_an_error_and_costs_the_others_nothing(
 
 
 async def test_a_body_over_the_limit_is_an_error_at_once_and_is_not_sent(
-    publisher: Program, regions: Regions
+    publisher: Program, regions: ClientRegions
 ) -> None:
     region = await regions("oregon")
     large = {**MESSAGE, "body": '"' + 65_535 * "x" + '"'}
@@ -329,7 +331,7 @@ async def test_a_body_over_the_limit_is_an_error_at_once_and_is_not_sent(
 
 
 async def test_a_key_that_no_frame_can_carry_is_an_error_at_once_and_is_not_sent(
-    publisher: Program, regions: Regions
+    publisher: Program, regions: ClientRegions
 ) -> None:
     region = await regions("oregon")
     long = {**MESSAGE, "options": {"key": 200_000 * "x"}}
@@ -339,7 +341,7 @@ async def test_a_key_that_no_frame_can_carry_is_an_error_at_once_and_is_not_sent
 
 
 async def test_what_a_broker_closes_the_channel_for_is_an_error_and_costs_the_others_nothing(
-    publisher: Program, regions: Regions
+    publisher: Program, regions: ClientRegions
 ) -> None:
     region = await regions("oregon")
     bad = {**MESSAGE, "options": {"expiration": -1}}
@@ -351,7 +353,7 @@ async def test_what_a_broker_closes_the_channel_for_is_an_error_and_costs_the_ot
 
 
 async def test_a_broker_that_is_no_entrance_of_the_fabric_is_passed_over(
-    publisher: Program, regions: Regions
+    publisher: Program, regions: ClientRegions
 ) -> None:
     nobody, dublin = await regions("oregon"), await regions("dublin")
     await nobody.without_exchange()
@@ -363,7 +365,7 @@ async def test_a_broker_that_is_no_entrance_of_the_fabric_is_passed_over(
 
 @pytest.mark.parametrize("field", ["topic", "message_id", "type"])
 async def test_what_amqp_cant_carry_is_an_error_and_costs_the_others_nothing(
-    publisher: Program, regions: Regions, field: str
+    publisher: Program, regions: ClientRegions, field: str
 ) -> None:
     region = await regions("oregon")
     long = "x" * 256

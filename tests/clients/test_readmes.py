@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 from client_programs import program
-from client_regions import Regions
+from client_regions import ClientRegions
 
 from bench.drivers import JAVA, PHP_AMQPLIB, ROOT, java_classpath
 from newsfabric.settings import Node
@@ -43,8 +43,8 @@ COMPOSER = """{
 
 
 @pytest.fixture
-async def regions(rabbitmq: Node) -> AsyncIterator[Regions]:
-    async with Regions.on(rabbitmq) as made:
+async def regions(rabbitmq: Node) -> AsyncIterator[ClientRegions]:
+    async with ClientRegions.on(rabbitmq) as made:
         yield made
 
 
@@ -80,7 +80,7 @@ async def run(command: Sequence[str], *, cwd: Path) -> str:
     return out.decode()
 
 
-async def paste(regions: Regions, code: str, command: Sequence[str], file: Path) -> None:
+async def paste(regions: ClientRegions, code: str, command: Sequence[str], file: Path) -> None:
     """Run ``code`` in ``file`` with our brokers for the README's; it must print an identity."""
     oregon, dublin = await regions("oregon"), await regions("dublin")
     for region, hosts in ((oregon, ("oregon-1", "oregon-2")), (dublin, ("dublin-1",))):
@@ -97,17 +97,17 @@ async def paste(regions: Regions, code: str, command: Sequence[str], file: Path)
     assert message.properties.headers["key"] == "story-1"
 
 
-async def test_python(regions: Regions, tmp_path: Path) -> None:
+async def test_python(regions: ClientRegions, tmp_path: Path) -> None:
     await paste(regions, block("python", "python"), [sys.executable], tmp_path / "readme.py")
 
 
-async def test_php(regions: Regions, tmp_path: Path) -> None:
+async def test_php(regions: ClientRegions, tmp_path: Path) -> None:
     program("php")
     code = f"<?php\nrequire '{ROOT}/clients/php/autoload.php';\n{block('php', 'php')}"
     await paste(regions, code, ["php"], tmp_path / "readme.php")
 
 
-async def test_java(regions: Regions, tmp_path: Path) -> None:
+async def test_java(regions: ClientRegions, tmp_path: Path) -> None:
     program("java")
     code = JAVA_PROGRAM.format(block("java", "java"))
     await paste(regions, code, ["java", "-cp", java_classpath()], tmp_path / "Readme.java")
@@ -128,7 +128,7 @@ def test_the_tests_run_with_the_logger_that_the_java_readme_names() -> None:
     assert logger in [coordinates(found) for found in pom.iterfind(".//{*}dependency")]
 
 
-async def test_php_by_composer(regions: Regions, tmp_path: Path) -> None:
+async def test_php_by_composer(regions: ClientRegions, tmp_path: Path) -> None:
     program("php")
     if shutil.which("composer") is None:
         if os.environ.get("CI"):
@@ -163,7 +163,7 @@ def without_maven(command: str) -> str:
     ("language", "cwd"),
     [("python", ROOT), ("php", ROOT / "clients" / "php"), ("java", JAVA)],
 )
-async def test_the_example_to_try(regions: Regions, language: str, cwd: Path) -> None:
+async def test_the_example_to_try(regions: ClientRegions, language: str, cwd: Path) -> None:
     program("python-sync" if language == "python" else language)
     readme = (ROOT / "clients" / language / "README.md").read_text("utf-8")
     found = re.search(r"Try it: `(.+?)`", readme)

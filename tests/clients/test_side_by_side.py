@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, ExitStack
 import pytest
 from brokers import freeze, thaw
 from client_programs import CONTRACT, program
-from client_regions import Region, Regions, settings
+from client_regions import ClientRegion, ClientRegions, settings
 
 from localfabric.nodes.rabbitmq import LocalNode
 from localfabric.world.rabbitmq_home import RabbitmqHome
@@ -27,20 +27,20 @@ PATIENCE = 60.0
 SEND_AGAIN = 3.0
 
 
-class Pair:
+class TwoBrokers:
     """Two brokers of one region, each with a router that replies."""
 
-    def __init__(self, nodes: list[LocalNode], brokers: list[Region]) -> None:
+    def __init__(self, nodes: list[LocalNode], brokers: list[ClientRegion]) -> None:
         self._nodes, self.brokers = nodes, brokers
 
     @property
     def urls(self) -> str:
         return ",".join(broker.url for broker in self.brokers)
 
-    def freeze(self, broker: Region) -> None:
+    def freeze(self, broker: ClientRegion) -> None:
         freeze(self._nodes[self.brokers.index(broker)])
 
-    def delete_queue(self, broker: Region, name: str) -> None:
+    def delete_queue(self, broker: ClientRegion, name: str) -> None:
         """Delete a queue as an operator can, even one that is exclusive to another connection."""
         self._nodes[self.brokers.index(broker)].ctl("delete_queue", "--vhost", broker.vhost, name)
 
@@ -67,20 +67,20 @@ def nodes(
 
 
 @pytest.fixture
-async def pair(nodes: list[LocalNode]) -> AsyncIterator[Pair]:
+async def pair(nodes: list[LocalNode]) -> AsyncIterator[TwoBrokers]:
     async with AsyncExitStack() as stack:
         brokers = []
         for node in nodes:
             where = Node(node.broker.name, node.amqp_url, node.management_url)
-            regions = await stack.enter_async_context(Regions.on(where))
+            regions = await stack.enter_async_context(ClientRegions.on(where))
             brokers.append(await regions("oregon"))
-        made = Pair(nodes, brokers)
+        made = TwoBrokers(nodes, brokers)
         stack.callback(made.thaw)
         yield made
 
 
 async def test_while_one_stands_still_the_other_answers_and_later_both_are_used_again(
-    pair: Pair,
+    pair: TwoBrokers,
 ) -> None:
     opening = AsyncPublisher.open([pair.urls], app_id="cms", window=20, send_again=SEND_AGAIN)
     async with asyncio.timeout(3 * PATIENCE), await opening as publisher:
@@ -107,7 +107,7 @@ async def test_while_one_stands_still_the_other_answers_and_later_both_are_used_
 
 
 async def _goes_by(
-    usual: Region, other: Region, publish: Callable[[str], Awaitable[Published]]
+    usual: ClientRegion, other: ClientRegion, publish: Callable[[str], Awaitable[Published]]
 ) -> bool:
     """Return whether the next message uses ``usual`` alone."""
     message_id = uuid.uuid4().hex
@@ -115,17 +115,17 @@ async def _goes_by(
     return message_id in _ids(usual) and message_id not in _ids(other)
 
 
-def _ids(broker: Region) -> set[str | None]:
+def _ids(broker: ClientRegion) -> set[str | None]:
     return {message.properties.message_id for message in broker.seen}
 
 
 @pytest.mark.parametrize("language", CONTRACT)
 async def test_a_broker_that_stops_in_the_middle_costs_no_message(
-    pair: Pair, language: str
+    pair: TwoBrokers, language: str
 ) -> None:
-    frozen: list[Region] = []
+    frozen: list[ClientRegion] = []
 
-    def watch(broker: Region) -> Callable[[Message, int], str]:
+    def watch(broker: ClientRegion) -> Callable[[Message, int], str]:
         def answer(_message: Message, n: int) -> str:
             if n == 50 and not frozen:
                 frozen.append(broker)
@@ -146,7 +146,7 @@ async def test_a_broker_that_stops_in_the_middle_costs_no_message(
 
 @pytest.mark.parametrize("language", CONTRACT)
 async def test_a_queue_for_receipts_that_is_deleted_costs_no_message(
-    pair: Pair, language: str
+    pair: TwoBrokers, language: str
 ) -> None:
     broker, _ = pair.brokers
     broker.answers = lambda _message, _n: None

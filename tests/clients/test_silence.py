@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 from amqp_links import PUBLISH, Proxy, fall_silent, method
 from client_programs import CONTRACT, Program, program
-from client_regions import Regions, settings
+from client_regions import ClientRegions, settings
 
 from newsfabric.settings import Node
 
@@ -55,8 +55,8 @@ def publisher(request: pytest.FixtureRequest) -> Program:
 
 
 @pytest.fixture
-async def regions(rabbitmq: Node) -> AsyncIterator[Regions]:
-    async with Regions.on(rabbitmq) as made:
+async def regions(rabbitmq: Node) -> AsyncIterator[ClientRegions]:
+    async with ClientRegions.on(rabbitmq) as made:
         yield made
 
 
@@ -80,7 +80,7 @@ async def proxy(before: Callable[[], Awaitable[Proxy]]) -> Proxy:
     return await before()
 
 
-async def usual(publisher: Program, regions: Regions) -> float:
+async def usual(publisher: Program, regions: ClientRegions) -> float:
     """Return the seconds that the program takes for a message without faults."""
     region = await regions("usual")
     (told,) = await publisher.run(settings(region, timeout=SLACK), {"topic": "news.x", "many": 1})
@@ -107,7 +107,7 @@ def frame(payload: bytes) -> bytes:
 
 
 async def test_a_message_goes_by_the_next_region(
-    publisher: Program, regions: Regions, before: Callable[[], Awaitable[Proxy]]
+    publisher: Program, regions: ClientRegions, before: Callable[[], Awaitable[Proxy]]
 ) -> None:
     oregon, dublin = await regions("oregon"), await regions("dublin")
     took: dict[str, float] = {}
@@ -128,7 +128,7 @@ async def test_a_message_goes_by_the_next_region(
 
 
 async def test_with_no_other_region_it_is_told_in_time(
-    publisher: Program, regions: Regions, before: Callable[[], Awaitable[Proxy]]
+    publisher: Program, regions: ClientRegions, before: Callable[[], Awaitable[Proxy]]
 ) -> None:
     oregon = await regions("oregon")
 
@@ -149,7 +149,7 @@ async def test_with_no_other_region_it_is_told_in_time(
 
 
 async def test_a_socket_that_takes_no_more_holds_nothing_up(
-    publisher: Program, regions: Regions, proxy: Proxy
+    publisher: Program, regions: ClientRegions, proxy: Proxy
 ) -> None:
     oregon, dublin = await regions("oregon"), await regions("dublin")
     fall_silent(proxy, PUBLISH)
@@ -168,7 +168,7 @@ async def test_a_socket_that_takes_no_more_holds_nothing_up(
 
 
 async def test_once_it_is_heard_again_it_is_used_again(
-    publisher: Program, regions: Regions, proxy: Proxy
+    publisher: Program, regions: ClientRegions, proxy: Proxy
 ) -> None:
     oregon = await regions("oregon")
     silenced = False
@@ -189,7 +189,7 @@ async def test_once_it_is_heard_again_it_is_used_again(
 
 
 async def test_one_that_is_blocked_is_passed_over(
-    publisher: Program, regions: Regions, proxy: Proxy
+    publisher: Program, regions: ClientRegions, proxy: Proxy
 ) -> None:
     oregon, dublin = await regions("oregon"), await regions("dublin")
     fall_silent(proxy, PUBLISH, answer=frame(BLOCKED + b"\x0alow memory"))
@@ -209,7 +209,7 @@ async def test_one_that_is_blocked_is_passed_over(
 
 @pytest.mark.parametrize("receipt", [True, False])
 async def test_what_a_broker_refuses_is_sent_again(
-    publisher: Program, regions: Regions, proxy: Proxy, receipt: bool
+    publisher: Program, regions: ClientRegions, proxy: Proxy, receipt: bool
 ) -> None:
     region = await regions("oregon")
     refuse_first(proxy)

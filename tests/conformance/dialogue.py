@@ -29,7 +29,7 @@ Notes = dict[tuple[str, str], str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Peer:
+class SuiteServer:
     """A server with the suite's endpoints: name → port and prefix."""
 
     name: str
@@ -87,7 +87,7 @@ class Stream:
 class Dialogue:
     """A case with one server. Each reply is noted under the number of its request."""
 
-    def __init__(self, peer: Peer, endpoint: str = "echo") -> None:
+    def __init__(self, peer: SuiteServer, endpoint: str = "echo") -> None:
         self.peer = peer
         self.endpoint = endpoint
         self.port, self.prefix = peer.endpoints[endpoint]

@@ -16,7 +16,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import echo_dataplane
-from dialogue import PATIENCE, Peer
+from dialogue import PATIENCE, SuiteServer
 from tornado.httpserver import HTTPServer
 
 from gateway.core.core import Core
@@ -81,7 +81,7 @@ def _echo(connection: Connection, data: str | bytes) -> None:
 
 
 @contextlib.asynccontextmanager
-async def tornado_peer() -> AsyncIterator[Peer]:
+async def tornado_peer() -> AsyncIterator[SuiteServer]:
     """Yield our gateway on the Tornado engine."""
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(patch.object(Connection, "received", _echo))
@@ -91,11 +91,11 @@ async def tornado_peer() -> AsyncIterator[Peer]:
             stack.callback(listener.stop)
             listener.start()
             ports[name] = (listener.port, PREFIX)
-        yield Peer("tornado", ports)
+        yield SuiteServer("tornado", ports)
 
 
 @contextlib.asynccontextmanager
-async def native_peer() -> AsyncIterator[Peer]:
+async def native_peer() -> AsyncIterator[SuiteServer]:
     """Yield our gateway on the native engine. WebSockets of all endpoints echo, even ``close``."""
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(patch.object(Connection, "received", _echo))
@@ -105,11 +105,11 @@ async def native_peer() -> AsyncIterator[Peer]:
                 echo_dataplane.echoing(_settings_of(name), _handing_to(server, budget))
             )
             ports[name] = (port, PREFIX)
-        yield Peer("native", ports)
+        yield SuiteServer("native", ports)
 
 
 @contextlib.asynccontextmanager
-async def sockjs_node_peer(folder: Path) -> AsyncIterator[Peer]:
+async def sockjs_node_peer(folder: Path) -> AsyncIterator[SuiteServer]:
     """Yield sockjs-node, as installed in ``folder``."""
     process = await asyncio.create_subprocess_exec(
         "node", Path(__file__).with_name("sockjs-node") / "server.js", folder,
@@ -119,7 +119,7 @@ async def sockjs_node_peer(folder: Path) -> AsyncIterator[Peer]:
     assert process.stdout is not None
     try:
         port = int(await asyncio.wait_for(process.stdout.readline(), PATIENCE))
-        yield Peer("sockjs-node", {name: (port, f"/{name}") for name in ENDPOINTS})
+        yield SuiteServer("sockjs-node", {name: (port, f"/{name}") for name in ENDPOINTS})
     finally:
         process.kill()
         await process.wait()

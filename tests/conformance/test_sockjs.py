@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from dialogue import Dialogue, Peer
+from dialogue import Dialogue, SuiteServer
 from gateways import ENGINES
 from installed import installed
 from sockjs_cases import CASES, Case
@@ -34,7 +34,7 @@ RUNS = [
 
 
 @pytest.fixture
-async def gateway(engine: str) -> AsyncIterator[Peer]:
+async def gateway(engine: str) -> AsyncIterator[SuiteServer]:
     async with PEERS[engine]() as peer:
         yield peer
 
@@ -51,13 +51,13 @@ def installed_node() -> Path:
 
 
 @pytest.mark.parametrize(("engine", "case"), RUNS)
-async def test_our_gateway_keeps_the_protocol(gateway: Peer, case: Case) -> None:
+async def test_our_gateway_keeps_the_protocol(gateway: SuiteServer, case: Case) -> None:
     await case.hold(Dialogue(gateway, case.endpoint))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_it_differs_from_sockjs_node_only_where_we_say_so(
-    engine: str, gateway: Peer, installed_node: Path
+    engine: str, gateway: SuiteServer, installed_node: Path
 ) -> None:
     explained: set[Difference] = set()
     unexplained: list[Found] = []

@@ -14,7 +14,7 @@ import yaml
 from localfabric.nodes.rabbitmq import LocalNode
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.topics import PublisherRights
-from newsfabric.topology import Part, client_definitions
+from newsfabric.topology import BrokerObjects, client_definitions
 from newsfabric.topology.rights import publisher
 from tests.deploy.unit_templates import ROLES
 
@@ -165,7 +165,7 @@ def test_an_import_of_definitions_sets_limits_back(
     rabbitmq_home: RabbitmqHome, tmp_path: Path
 ) -> None:
     rights = PublisherRights("cms", ("news.#",))
-    document = client_definitions(Part(), [publisher(rights)], {"cms": "secret"})
+    document = client_definitions(BrokerObjects(), [publisher(rights)], {"cms": "secret"})
     file = tmp_path / "definitions.json"
     file.write_text(json.dumps(document))
     with LocalNode(tmp_path / "node", rabbitmq_home) as node:

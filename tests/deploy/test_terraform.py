@@ -17,7 +17,7 @@ import pytest
 
 from wholesale.scaler.drivers import MOST_BOXES
 from wholesale.scaler.drivers.cloudwatch import metric_data
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
 ROOT = Path(__file__).resolve().parents[2]
 TREE = ROOT / "deploy" / "terraform"
@@ -186,7 +186,7 @@ def test_boxes_are_planned_as_scalers_plan_them() -> None:
         name: float(value)
         for name, value in re.findall(r"(\w+)\s+= optional\(number, (\d+)\)", plan)
     }
-    theirs = Plan()
+    theirs = ScalingPlan()
     assert defaults["most"] == theirs.most
     assert defaults["boot_seconds"] == theirs.boot
     assert defaults["drain_seconds"] == theirs.drain

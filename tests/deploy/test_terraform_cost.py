@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from wholesale.scaler.capacity import capacity_for
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
 ROOT = Path(__file__).resolve().parents[2]
 TREE = ROOT / "deploy" / "terraform"
@@ -58,7 +58,7 @@ def test_the_three_sizes_are_there_with_and_without_a_balancer() -> None:
 
 
 def test_boxes_are_as_many_as_newsfabric_capacity_says() -> None:
-    plan = Plan(per_box=100_000, zones=3, least=3, most=1000)
+    plan = ScalingPlan(per_box=100_000, zones=3, least=3, most=1000)
     found = capacity_for(2_500_000, 0, 1800, plan)
     month = cost.month(TOLD["size"][2], "direct", TOLD)
     assert month.boxes_at_peak == max(found.before.boxes, found.after.boxes)

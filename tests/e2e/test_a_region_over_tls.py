@@ -35,7 +35,7 @@ USER = "fabric"
 
 
 @dataclasses.dataclass(frozen=True)
-class Region:
+class TlsRegion:
     """The processes, and their addresses."""
 
     nodes: Mapping[str, LocalNode]
@@ -116,7 +116,7 @@ def nodes(
 @pytest.fixture
 async def region(
     nodes: tuple[dict[str, LocalNode], dict[str, Any], Authority, Certified], tmp_path: Path
-) -> AsyncIterator[Region]:
+) -> AsyncIterator[TlsRegion]:
     known, entries, ours, shown = nodes
     tls = TlsFiles(authorities=ours.file)
     await declared(entries["client"][0]["amqp_url"], tls, declare_client)
@@ -149,7 +149,7 @@ async def region(
         for name, words in commands.items():
             command = [sys.executable, "-m", *words, "--port", str(ports[name])]
             processes[name] = started(command, environment, tmp_path / f"{name}.log")
-        found = Region(known, ours, shown, ports, processes)
+        found = TlsRegion(known, ours, shown, ports, processes)
         for name, process in processes.items():
             await ready(found, name, process, tmp_path / f"{name}.log")
         yield found
@@ -176,7 +176,7 @@ def shown(process: subprocess.Popen[bytes]) -> str:
     )
 
 
-async def ready(region: Region, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
+async def ready(region: TlsRegion, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
     async with asyncio.timeout(PATIENCE):
         while True:
             assert process.poll() is None, f"see {log}"

@@ -244,7 +244,10 @@ def _few_descriptors(world: World) -> Iterator[None]:
 
 
 def test_a_store_that_takes_nothing_for_long(world: World, prometheus: Prometheus) -> None:
-    routers = {"wholesale.router.jobs.HOLD_SECONDS": 15, "wholesale.router.window.Window.most": 300}
+    routers = {
+        "wholesale.router.jobs.HOLD_SECONDS": 15,
+        "wholesale.router.window.IdentityWindow.most": 300,
+    }
     sent = world.run("publish", "user.42", '{"n": 1}', "--region", "oregon", "--json")
     mark = _mark(json.loads(sent.stdout)["id"])
     with instead(world, "oregon-router-1", limits=routers):

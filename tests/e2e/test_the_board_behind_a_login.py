@@ -36,7 +36,7 @@ KEY: Final = "a-key-that-nobody-publishes-with"
 
 
 @dataclasses.dataclass(frozen=True)
-class Way:
+class BoardAddress:
     """The address on which a frontdesk listens, and the headers that a proxy adds."""
 
     host: str
@@ -44,8 +44,8 @@ class Way:
 
 
 WAYS: Final = {
-    "on every address": Way("0.0.0.0", {}),
-    "behind a proxy": Way("127.0.0.1", {"X-Forwarded-For": "203.0.113.9"}),
+    "on every address": BoardAddress("0.0.0.0", {}),
+    "behind a proxy": BoardAddress("127.0.0.1", {"X-Forwarded-For": "203.0.113.9"}),
 }
 
 

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
 PATIENCE = 60.0
 
 
-class Device:
+class LoggedInReader:
     """A reader that is logged in."""
 
     def __init__(self, connection: ClientConnection, user: str) -> None:
@@ -51,12 +51,12 @@ class Device:
 
 
 @contextlib.contextmanager
-def device(world: World, region: str, user: str, *options: str) -> Iterator[Device]:
+def device(world: World, region: str, user: str, *options: str) -> Iterator[LoggedInReader]:
     issued = world.run("token", user, *options)
     assert issued.returncode == 0, issued.stderr
     url = world.region(region)["gateways"][0]["websocket_url"]
     with connect(url) as connection:
-        found = Device(connection, user)
+        found = LoggedInReader(connection, user)
         found.say(action="login", token=issued.stdout.strip())
         assert found.hear("logged_in")["user"] == user
         yield found

@@ -40,7 +40,7 @@ def browser() -> Iterator[Browser]:
 
 
 @dataclasses.dataclass
-class Device:
+class BrowserDevice:
     """A browser of its own on one region's site, which knows only that region's gateways."""
 
     page: Page
@@ -48,14 +48,14 @@ class Device:
     user: str
 
     @classmethod
-    def of(cls, browser: Browser, world: World, region: str, user: str) -> Device:
+    def of(cls, browser: Browser, world: World, region: str, user: str) -> BrowserDevice:
         page = browser.new_page()
         for other in world.status()["regions"]:
             if other["name"] != region:
                 page.route(other["endpoints_url"], lambda route: route.abort())
         return cls(page, world.region(region)["frontdesk_url"], user)
 
-    def open(self, token: str | None) -> Device:
+    def open(self, token: str | None) -> BrowserDevice:
         """Load the page, or reload it, and open the mailbox."""
         # The reader's page allows only its own scripts.
         self.page.goto(f"{self.site}/healthz/live")
@@ -122,9 +122,9 @@ def test_what_one_device_does_to_a_letter_is_so_on_the_other_and_after_a_reload(
     token = token_of(world, user)
     kept = ["letter 0", "letter 1", "letter 2"]
 
-    phone = Device.of(browser, world, "oregon", user).open(token)
+    phone = BrowserDevice.of(browser, world, "oregon", user).open(token)
     assert phone.letters(3) == kept
-    desk = Device.of(browser, world, "dublin", user).open(None)
+    desk = BrowserDevice.of(browser, world, "dublin", user).open(None)
     assert desk.log_in(token) == user
     assert desk.letters(3) == kept
 
@@ -151,10 +151,10 @@ def test_what_one_device_does_to_a_letter_is_so_on_the_other_and_after_a_reload(
 def test_nobody_else_sees_the_letters_or_can_mark_them(world: World, browser: Browser) -> None:
     user, stranger = (f"u-{uuid.uuid4()}" for _ in range(2))
     write_to(world, user, "private")
-    phone = Device.of(browser, world, "oregon", user).open(token_of(world, user))
+    phone = BrowserDevice.of(browser, world, "oregon", user).open(token_of(world, user))
     assert phone.letters(1) == ["private"]
     letter = phone.page.evaluate("log.letters[0]")
-    thief = Device.of(browser, world, "oregon", user).open(token_of(world, stranger))
+    thief = BrowserDevice.of(browser, world, "oregon", user).open(token_of(world, stranger))
     for verb in ("ack", "read", "dismiss"):
         refused = f"(letter) => fabric.{verb}(letter).catch(({{code}}) => code)"
         assert thief.page.evaluate(refused, letter) == 103

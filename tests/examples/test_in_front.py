@@ -66,15 +66,15 @@ def caddy_here(port: int, shown: Certified, folder: Path) -> str:
 
 
 @contextlib.asynccontextmanager
-async def behind(sample: str, box: Box, folder: Path) -> AsyncIterator[Readers]:
+async def behind(sample: str, box: Box, folder: Path) -> AsyncIterator[TlsReaders]:
     shown = certify(folder, "readers")
     (port,) = free_ports(1)
     text = adapted(sample, box, shown, port, folder)
     async with started(SAMPLES[sample], text, folder, port):
-        yield Readers(port, ssl.create_default_context(cafile=str(shown.authority)))
+        yield TlsReaders(port, ssl.create_default_context(cafile=str(shown.authority)))
 
 
-class Readers:
+class TlsReaders:
     """Readers that connect to the proxy over TLS."""
 
     def __init__(self, port: int, trusting: ssl.SSLContext) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from amqp_links import PUBLISH, Proxy, fall_silent
-from client_regions import Region, Regions
+from client_regions import ClientRegion, ClientRegions
 from samples import SAMPLES, command, run
 
 from newsfabric.amqp import Message
@@ -31,8 +31,8 @@ def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture
-async def region(rabbitmq: Node) -> AsyncIterator[Region]:
-    async with Regions.on(rabbitmq) as regions:
+async def region(rabbitmq: Node) -> AsyncIterator[ClientRegion]:
+    async with ClientRegions.on(rabbitmq) as regions:
         yield await regions("oregon")
 
 
@@ -42,7 +42,7 @@ async def published(sample: list[str], url: str, folder: Path) -> subprocess.Com
 
 
 async def test_a_broker_that_confirms_nothing_ends_a_sample_with_the_id_to_send_again(
-    sample: list[str], region: Region, tmp_path: Path
+    sample: list[str], region: ClientRegion, tmp_path: Path
 ) -> None:
     parts = urlsplit(region.url)
     proxy = Proxy(str(parts.hostname), int(parts.port or 0))
@@ -59,7 +59,7 @@ async def test_a_broker_that_confirms_nothing_ends_a_sample_with_the_id_to_send_
 
 
 async def test_without_a_receipt_a_sample_takes_none_that_somebody_made_who_knows_its_message_id(
-    sample: list[str], region: Region, tmp_path: Path
+    sample: list[str], region: ClientRegion, tmp_path: Path
 ) -> None:
     def forge(message: Message, n: int) -> str | None:
         properties = message.properties

@@ -27,9 +27,9 @@ from plays import (
     Connect,
     Goodbye,
     Kind,
-    Message,
     Past,
     Play,
+    PlayedMessage,
     Publish,
     Say,
     Step,
@@ -165,14 +165,14 @@ payloads = st.sampled_from(
 )
 control_frames = st.tuples(st.sampled_from([PING, PONG]), st.binary(max_size=125))
 messages = st.builds(
-    Message,
+    PlayedMessage,
     verb=weighted([said] * 8 + [pings, no_verbs]),
     cuts=cuts,
     between=st.lists(control_frames, max_size=2).map(tuple),
     opcode=st.sampled_from([TEXT, TEXT, TEXT, BINARY]),
     compress=st.booleans(),
 )
-strange_messages = st.builds(Message, verb=payloads, cuts=cuts, bare=st.just(True))
+strange_messages = st.builds(PlayedMessage, verb=payloads, cuts=cuts, bare=st.just(True))
 
 bad_texts = st.sampled_from(
     [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"a\xe2\x82x"]

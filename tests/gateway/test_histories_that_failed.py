@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 
 import pytest
-from log_fabric import AWAY, BEGAN, HOME, TOPIC, Fabric, Reader, Written
+from log_fabric import AWAY, BEGAN, HOME, TOPIC, LogFabric, StayingReader, Written
 from quick_time import run
 
 from gateway.core.core import Core
@@ -19,59 +19,59 @@ LOST: tuple[float, ...] = ()
 AT_ONCE = (0.0,)
 
 
-def played(history: Callable[[Fabric], Coroutine[None, None, None]]) -> None:
+def played(history: Callable[[LogFabric], Coroutine[None, None, None]]) -> None:
     async def whole() -> None:
-        fabric = Fabric()
+        fabric = LogFabric()
         await history(fabric)
         await fabric.end()
 
     run(whole(), began=BEGAN)
 
 
-async def routes(fabric: Fabric, one: Written, count: int, way: tuple[float, ...]) -> None:
+async def routes(fabric: LogFabric, one: Written, count: int, way: tuple[float, ...]) -> None:
     for _ in range(count):
         fabric.route(one, "routed", way, next(fabric.messages))
         await asyncio.sleep(0.01)
 
 
-def core_of(fabric: Fabric) -> Core:
+def core_of(fabric: LogFabric) -> Core:
     assert fabric.core is not None
     return fabric.core
 
 
-def given(fabric: Fabric) -> int:
+def given(fabric: LogFabric) -> int:
     """Return the number of messages that the connected reader was given, each only once."""
     assert fabric.reader.twice == []
     return len(fabric.reader.got)
 
 
-async def begins(fabric: Fabric) -> None:
+async def begins(fabric: LogFabric) -> None:
     """Begin a gateway, and connect a reader to it."""
     await fabric.end()
-    fabric.reader = Reader()
+    fabric.reader = StayingReader()
     fabric.stores.replicate()
     await fabric.begin()
 
 
-async def cut(fabric: Fabric) -> None:
+async def cut(fabric: LogFabric) -> None:
     fabric.stores.replicate()
     fabric.stores.is_cut = True
 
 
-async def healed(fabric: Fabric) -> None:
+async def healed(fabric: LogFabric) -> None:
     """Heal the cut: Dublin's rows arrive, and the directory is read again."""
     fabric.stores.is_cut = False
     fabric.stores.replicate()
     await asyncio.sleep(20.0)
 
 
-async def resumed(fabric: Fabric, position: str) -> tuple[set[str | None], bool]:
+async def resumed(fabric: LogFabric, position: str) -> tuple[set[str | None], bool]:
     """Resume with ``position``; return the messages given, and the reply's ``recovered``."""
     replay = await core_of(fabric).resumes.missed(TOPIC, position)
     return {one.envelope.message_id for one in replay.publications}, replay.gap is None
 
 
-def position(fabric: Fabric) -> str:
+def position(fabric: LogFabric) -> str:
     core = core_of(fabric)
     return core.hub.position(BEGAN + asyncio.get_running_loop().time())
 
@@ -79,7 +79,7 @@ def position(fabric: Fabric) -> str:
 def test_what_a_router_routed_that_began_just_before_us_is_looked_for() -> None:
     """Seeds 903, 2034, 2370, 3141 and 3811 of repair: nothing of it was stored when we began."""
 
-    async def history(fabric: Fabric) -> None:
+    async def history(fabric: LogFabric) -> None:
         young = fabric.starts_log(HOME)
         await asyncio.sleep(10.0)
         await begins(fabric)
@@ -94,7 +94,7 @@ def test_what_a_router_routed_that_began_just_before_us_is_looked_for() -> None:
 def test_what_was_missing_is_looked_for_by_the_next_control_plane_too() -> None:
     """Seed 87539 of repair: the earlier control plane died while it searched."""
 
-    async def history(fabric: Fabric) -> None:
+    async def history(fabric: LogFabric) -> None:
         stranger = fabric.starts_log(AWAY)
         await asyncio.sleep(10.0)
         await begins(fabric)
@@ -116,7 +116,7 @@ def test_what_was_missing_is_looked_for_by_the_next_control_plane_too() -> None:
 def test_a_position_made_within_a_cut_stands_for_no_log_that_wasnt_listed() -> None:
     """Seeds 2468, 3794, 7229, 9329, 13109 and 19242 of resume: its time covered that log."""
 
-    async def history(fabric: Fabric) -> None:
+    async def history(fabric: LogFabric) -> None:
         fabric.stores.is_cut = True
         unheard = fabric.starts_log(AWAY)
         await asyncio.sleep(10.0)
@@ -137,7 +137,7 @@ def test_a_position_made_within_a_cut_stands_for_no_log_that_wasnt_listed() -> N
 def test_the_past_of_a_log_that_was_cut_off_when_we_began_is_given_to_who_was_connected() -> None:
     """Seeds 11702 and 17814 of resume: the log counted as seen as soon as it was heard again."""
 
-    async def history(fabric: Fabric) -> None:
+    async def history(fabric: LogFabric) -> None:
         far = fabric.starts_log(AWAY)
         await routes(fabric, far, 1, LOST)
         fabric.lists(far)
@@ -160,7 +160,7 @@ def test_the_past_of_a_log_that_was_cut_off_when_we_began_is_given_to_who_was_co
 def test_who_resumes_right_after_a_cut_takes_nothing_from_those_who_are_connected() -> None:
     """Seed 28431 of resume: a message from the store for one reader counted as given to all."""
 
-    async def history(fabric: Fabric) -> None:
+    async def history(fabric: LogFabric) -> None:
         far, near = fabric.starts_log(AWAY), fabric.starts_log(HOME)
         await cut(fabric)
         await routes(fabric, far, 2, LOST)
@@ -187,7 +187,7 @@ def test_who_resumes_right_after_a_cut_takes_nothing_from_those_who_are_connecte
 def test_what_a_router_routed_that_died_within_the_cut_is_given_to_who_stayed() -> None:
     """Seed 28278 of resume: nobody heard of the log, and an hour later all positions covered it."""
 
-    async def history(fabric: Fabric) -> None:
+    async def history(fabric: LogFabric) -> None:
         fabric.stores.is_cut = True
         dead = fabric.starts_log(AWAY)
         await routes(fabric, dead, 2, LOST)
@@ -207,7 +207,7 @@ def test_what_a_router_routed_that_died_within_the_cut_is_given_to_who_stayed() 
 HOUR = 3_600_000
 
 
-async def gold_of_a_cut(fabric: Fabric, far: Written, near: Written) -> None:
+async def gold_of_a_cut(fabric: LogFabric, far: Written, near: Written) -> None:
     """Route message 1 in both regions during a cut, give it here, and let it be forgotten."""
     await cut(fabric)
     message = next(fabric.messages)
@@ -221,7 +221,7 @@ async def gold_of_a_cut(fabric: Fabric, far: Written, near: Written) -> None:
     assert given(fabric) == 5
 
 
-async def comes_after_all_and_once(fabric: Fabric, far: Written) -> None:
+async def comes_after_all_and_once(fabric: LogFabric, far: Written) -> None:
     """End the cut: number 1 of ``far`` is no longer missing, and wasn't given again."""
     await healed(fabric)
     fabric.tick(far, AT_ONCE)
@@ -234,7 +234,7 @@ async def comes_after_all_and_once(fabric: Fabric, far: Written) -> None:
 def test_a_backlog_comes_once_of_a_region_whose_clocks_were_an_hour_ahead_and_set_back() -> None:
     """Seed 469 of the model with --clocks --partial 0.3: copies were looked up an hour off."""
 
-    async def history(fabric: Fabric) -> None:
+    async def history(fabric: LogFabric) -> None:
         far, near = fabric.starts_log(AWAY), fabric.starts_log(HOME)
         await begins(fabric)
         fabric.ahead_ms[AWAY] = HOUR
@@ -250,7 +250,7 @@ def test_a_backlog_comes_once_of_a_region_whose_clocks_were_an_hour_ahead_and_se
 def test_what_a_region_routed_before_it_was_heard_of_comes_once_though_it_looks_young() -> None:
     """Seed 20298 of the model with --clocks --partial 0.3: its latest time was never told."""
 
-    async def history(fabric: Fabric) -> None:
+    async def history(fabric: LogFabric) -> None:
         far, near = fabric.starts_log(AWAY), fabric.starts_log(HOME)
         fabric.tick(near, AT_ONCE)
         await begins(fabric)

@@ -161,17 +161,17 @@ async def test_whoever_only_hears_that_there_is_no_room_hears_it_whatever_he_sen
 async def test_beyond_those_who_are_told_others_are_closed_without_a_word(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(taking, "_TOLD_AT_ONCE", 2)
-    monkeypatch.setattr(taking, "_TOLD_SECONDS", 600.0)
+    monkeypatch.setattr(taking, "_NOTICES_AT_ONCE", 2)
+    monkeypatch.setattr(taking, "_NOTICE_SECONDS", 600.0)
     async with served(per_address=1) as (server, port):
         one = await asked(port)
         await until(lambda: len(server._connections) == 1)
         silent = [await connected(port) for _ in range(2)]
-        await until(lambda: len(server._told) == 2)
+        await until(lambda: len(server._notices) == 2)
         third = await asked(port)
         assert await heard_by(third) == b""
         silent[0].close()
-        await until(lambda: len(server._told) == 1)
+        await until(lambda: len(server._notices) == 1)
         fourth = await asked(port)
         assert await heard_by(fourth) == FULL
         for made in (one, silent[1], third, fourth):
@@ -181,7 +181,7 @@ async def test_beyond_those_who_are_told_others_are_closed_without_a_word(
 async def test_who_says_nothing_on_one_connection_too_many_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(taking, "_TOLD_SECONDS", 0.05)
+    monkeypatch.setattr(taking, "_NOTICE_SECONDS", 0.05)
     async with served(per_address=1) as (server, port):
         one = await asked(port)
         await until(lambda: len(server._connections) == 1)

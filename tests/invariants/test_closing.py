@@ -34,7 +34,7 @@ def now_ms() -> int:
     return START_MS + int(quick_loop().time() * 1000)
 
 
-class Way:
+class CloserStore:
     """A closer's connection to the store; it records changes, and how long the row stood before."""
 
     def __init__(self, store: MemoryStore, moved_at: dict[Log, float]) -> None:
@@ -50,7 +50,7 @@ class Way:
         return await self._store.change_log(row)
 
 
-class Fabric:
+class ClosingFabric:
     """Routers of three regions that live and die, and closers of the first two regions."""
 
     def __init__(self, dice: random.Random) -> None:
@@ -59,7 +59,8 @@ class Fabric:
         self.rows: dict[Log, DirectoryRow] = {}
         self._moved_at: dict[Log, float] = {}
         self.ways = {
-            name: Way(self.store, self._moved_at) for name in ("oregon", "oregon-2", "dublin")
+            name: CloserStore(self.store, self._moved_at)
+            for name in ("oregon", "oregon-2", "dublin")
         }
 
     def closers(self) -> list[Closer]:
@@ -123,7 +124,7 @@ def test_l5_a_log_is_closed_by_its_own_region_alone_and_never_while_its_row_move
     seed: int,
 ) -> None:
     async def history() -> None:
-        fabric = Fabric(random.Random(seed))
+        fabric = ClosingFabric(random.Random(seed))
         tasks = [asyncio.create_task(closer.run()) for closer in fabric.closers()]
         await fabric.live(random.Random(seed).uniform(30.0, 400.0))
         await asyncio.sleep(CLOSE_AFTER + 30.0)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from hypothesis import given, register_random, settings
 from hypothesis import strategies as st
-from log_fabric import APART, AWAY, BEGAN, HOME, Fabric
+from log_fabric import APART, AWAY, BEGAN, HOME, LogFabric
 from quick_time import quick_loop, run
 
 from newsfabric import backoff
@@ -48,7 +48,7 @@ def steps_of(seed: int, *, most: int) -> list[Step]:
     ]
 
 
-async def take(fabric: Fabric, step: Step) -> None:
+async def take(fabric: LogFabric, step: Step) -> None:
     deed, number, fate, way = step
     stores = fabric.stores
     logs = list(stores.logs.values())
@@ -90,11 +90,13 @@ async def take(fabric: Fabric, step: Step) -> None:
     stores.replicate()
 
 
-def play(seed: int, check: Callable[[Fabric, bool], None], steps: list[Step] | None = None) -> None:
+def play(
+    seed: int, check: Callable[[LogFabric, bool], None], steps: list[Step] | None = None
+) -> None:
     """Play a history; ``check`` the fabric after each step, and when all is healed (True)."""
 
     async def history() -> None:
-        fabric = Fabric()
+        fabric = LogFabric()
         for region in (HOME, AWAY, AWAY):
             fabric.starts_log(region)
         for step in steps_of(seed + 1, most=20) if steps is None else ():
@@ -113,11 +115,11 @@ def play(seed: int, check: Callable[[Fabric, bool], None], steps: list[Step] | N
     run(history(), began=BEGAN)
 
 
-def check_marks(fabric: Fabric, healed: bool) -> None:
+def check_marks(fabric: LogFabric, healed: bool) -> None:
     assert fabric.passed_without_an_offer() == []
 
 
-def check_readers(fabric: Fabric, healed: bool) -> None:
+def check_readers(fabric: LogFabric, healed: bool) -> None:
     assert fabric.reader.twice == []
     if healed:
         assert fabric.core is not None
@@ -125,7 +127,7 @@ def check_readers(fabric: Fabric, healed: bool) -> None:
         assert fabric.never_given() == set()
 
 
-def check_conclusions(fabric: Fabric, healed: bool) -> None:
+def check_conclusions(fabric: LogFabric, healed: bool) -> None:
     assert fabric.concluded() == []
 
 

@@ -27,13 +27,13 @@ from newsfabric.amqp.stub import StubBroker
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.messages.envelope import Envelope
 from newsfabric.store import Store
-from newsfabric.store.logs import DirectoryRow, Log, Number, State
+from newsfabric.store.logs import DirectoryRow, Log, Number, NumberState
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 from wholesale.router import closer, settling, stream
 from wholesale.router import router as router_module
 from wholesale.router.closing import CLOSE_AFTER, EndSearch
-from wholesale.router.jobs import Job
+from wholesale.router.jobs import RoutingJob
 from wholesale.router.numbering import Numbering
 from wholesale.router.settling import Settling
 
@@ -49,7 +49,7 @@ def now_ms() -> int:
     return EPOCH + int(quick_loop().time() * 1000)
 
 
-class Region(MemoryStore):
+class SharedStore(MemoryStore):
     """The store of all routers. It has only the index row of some numbers."""
 
     def __init__(self) -> None:
@@ -62,17 +62,17 @@ class Region(MemoryStore):
         found = await super().numbers(log, first=first, last=last, limit=last - first + 1)
         there = {number.seq for number in found}
         found += [
-            Number(seq, State.HALF)
+            Number(seq, NumberState.HALF)
             for of, seq in self.halves
             if of == log and first <= seq <= last and seq not in there
         ]
         return sorted(found, key=lambda number: number.seq)[:limit]
 
 
-class Way:
+class RouterStore:
     """The connection of a router to the store."""
 
-    def __init__(self, region: Region, dice: random.Random) -> None:
+    def __init__(self, region: SharedStore, dice: random.Random) -> None:
         self._region = region
         self._dice = dice
         self._late: set[asyncio.Task[None]] = set()
@@ -168,12 +168,12 @@ class Life:
         await self._link.restore()
 
 
-class Fabric:
+class RouterFabric:
     """Routers of one region, each with its connection to the store."""
 
     def __init__(self, dice: random.Random) -> None:
-        self.region = Region()
-        self.lives: list[tuple[Life, Way]] = []
+        self.region = SharedStore()
+        self.lives: list[tuple[Life, RouterStore]] = []
         self._dice = dice
         broker = StubBroker(clock=quick_loop().time)
         self._core = CoreCluster(broker, broker.connect(), self.region, TABLE)
@@ -186,7 +186,7 @@ class Fabric:
             await self.start()
 
     async def start(self) -> None:
-        way = Way(self.region, self._dice)
+        way = RouterStore(self.region, self._dice)
         life = Life(self._core, next(self._names), way)
         self.lives.append((life, way))
         await life.begin()
@@ -222,7 +222,7 @@ class Fabric:
             seq <= (row.low if row.ended is None else row.ended)
             and not any(first <= seq <= last for first, last in row.voids)
             and [(n.state, n.envelope and n.envelope.identity) for n in found]
-            == [(State.MESSAGE, identity)]
+            == [(NumberState.MESSAGE, identity)]
         )
 
 
@@ -232,7 +232,7 @@ DEEDS = [
 WAITS = (0.01, 0.3, 0.3, 1.0, 3.0, 12.0, 40.0)
 
 
-async def take(fabric: Fabric, deed: str, dice: random.Random) -> None:
+async def take(fabric: RouterFabric, deed: str, dice: random.Random) -> None:
     if deed == "publish":
         fabric.publish(dice.randrange(1, 5))
     elif deed == "wait":
@@ -260,7 +260,7 @@ async def confirmed() -> AsyncIterator[list[tuple[Place, int]]]:
     found: list[tuple[Place, int]] = []
     routed = Settling.routed
 
-    def noted(ends: Settling, job: Job) -> None:
+    def noted(ends: Settling, job: RoutingJob) -> None:
         assert job.stream is not None
         assert job.envelope is not None
         found.append(((job.stream.log, job.envelope.seq), job.envelope.identity))
@@ -277,7 +277,7 @@ async def confirmed() -> AsyncIterator[list[tuple[Place, int]]]:
         yield found
 
 
-async def lost(fabric: Fabric, told: list[tuple[Place, int]]) -> list[Place]:
+async def lost(fabric: RouterFabric, told: list[tuple[Place, int]]) -> list[Place]:
     """End all; return the numbers that receipts reported as routed and that their logs lack."""
     await fabric.end()
     return [place for place, identity in told if not await fabric.is_kept(place, identity)]
@@ -288,7 +288,7 @@ async def lost(fabric: Fabric, told: list[tuple[Place, int]]) -> list[Place]:
 def test_l1_what_was_confirmed_to_its_publisher_is_a_message_within_its_log(seed: int) -> None:
     async def history() -> None:
         dice = random.Random(seed)
-        fabric = Fabric(dice)
+        fabric = RouterFabric(dice)
         async with confirmed() as told:
             await fabric.open()
             for _ in range(dice.randrange(60)):
@@ -302,7 +302,7 @@ def test_l1_a_router_that_cant_write_the_directory_confirms_nothing_beyond_the_e
     """Other routers close its log meanwhile."""
 
     async def history() -> None:
-        fabric = Fabric(random.Random(1))
+        fabric = RouterFabric(random.Random(1))
         async with confirmed() as told:
             await fabric.open()
             await asyncio.sleep(5.0)

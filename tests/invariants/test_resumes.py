@@ -147,7 +147,7 @@ class Record:
         return sorted(found, key=lambda one: one.id)[-limit:]
 
 
-class Gateway:
+class LateGateway:
     """A gateway that knew some logs at its start, and has received a part of all messages since."""
 
     def __init__(self, record: Record, dice: random.Random, *, keep: int, topics: int) -> None:
@@ -199,7 +199,7 @@ class Gateway:
 
 
 @dataclasses.dataclass
-class Answer:
+class ResumeReply:
     """The reply to a reader with a position, and its errors: messages lost, or given again."""
 
     recovered: bool
@@ -207,15 +207,15 @@ class Answer:
     again: list[int]
 
 
-class Readers:
+class MovingReaders:
     """Readers that move from one gateway to another."""
 
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
         self.record = Record(dice)
-        self.there = Gateway(self.record, dice, keep=50, topics=20)
+        self.there = LateGateway(self.record, dice, keep=50, topics=20)
         keep, topics = dice.choice([1, 2, 4, 50]), dice.choice([1, 20])
-        self.here = Gateway(self.record, dice, keep=keep, topics=topics)
+        self.here = LateGateway(self.record, dice, keep=keep, topics=topics)
         rows = dice.choice([3, 1_000, 1_000])
         told = GatewaySettings(name="box", region="oregon", resume_rows=rows)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -235,7 +235,7 @@ class Readers:
         self._tasks.add(task)
         return task
 
-    async def comes(self) -> Answer:
+    async def comes(self) -> ResumeReply:
         """Let a reader move here; this gateway receives more messages before it replies."""
         dice, here = self._dice, self.here
         # A gateway may give the same token for 1 s, whatever is settled meanwhile.
@@ -253,7 +253,7 @@ class Readers:
         here.hears(dice.random() / 3)
         return await answer
 
-    async def _answer(self, token: str, had: set[int]) -> Answer:
+    async def _answer(self, token: str, had: set[int]) -> ResumeReply:
         replay = await self._resumes.missed(TOPIC, token)
         found = [one.envelope.identity for one in replay.publications]
         again = [identity for identity in found if found.count(identity) > 1]
@@ -268,7 +268,7 @@ class Readers:
             if any(logs.gave(*place) for place in places)
             and not any(position.covers(*place) for place in places)
         }
-        return Answer(replay.gap is None, lost - had - set(found), again)
+        return ResumeReply(replay.gap is None, lost - had - set(found), again)
 
 
 @given(seed=st.integers(0, 2**32))
@@ -277,7 +277,7 @@ def test_l4_who_is_told_that_nothing_is_missing_has_or_is_given_all_that_is_past
     seed: int,
 ) -> None:
     async def history() -> None:
-        readers = Readers(random.Random(seed))
+        readers = MovingReaders(random.Random(seed))
         for _ in range(4):
             answer = await readers.comes()
             assert answer.again == []
@@ -292,7 +292,7 @@ def test_l4_most_readers_are_told_so() -> None:
     told: list[bool] = []
 
     async def history(seed: int) -> None:
-        told.append((await Readers(random.Random(seed)).comes()).recovered)
+        told.append((await MovingReaders(random.Random(seed)).comes()).recovered)
 
     for seed in range(60):
         run(history(seed), began=NOW)

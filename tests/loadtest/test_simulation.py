@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from loadtest.scenarios import through, turns
 from loadtest.simulation import Region, SimBox, reported
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
-PLAN = Plan(
+PLAN = ScalingPlan(
     per_box=1000, boot=60.0, drain=60.0, zones=3, least=3, most=60, calm=200.0, connects_per_box=100
 )
 # Seconds per step.
@@ -189,11 +189,11 @@ def test_a_box_that_lies_about_itself_ends_no_other_and_costs_a_few(
     region = Region(PLAN, through((0, 5000)), boxes=8, scalers=1)
     honest = Region(PLAN, through((0, 5000)), boxes=8, scalers=1)
     played(honest, 600)
-    brain = region.brains[0]
+    scaler = region.brains[0]
 
     def lie(now: float) -> None:
         region.unheard = lambda _n, box, _now: box.name == "box-1"
-        said = brain.sight
+        said = scaler.view
         if said is not None and now > 60:
             report = dataclasses.replace(
                 reported(region.boxes[0], now),
@@ -202,7 +202,7 @@ def test_a_box_that_lies_about_itself_ends_no_other_and_costs_a_few(
                 capacity=capacity,
                 connects_per_second=connects,
             )
-            brain.hear(report, now=now)
+            scaler.note_report(report, now=now)
 
     played(region, 600, lie)
     assert region.machines.lost == 0

@@ -25,7 +25,7 @@ from newsfabric.messages.envelope import (
     MAX_MS,
     REJECT_REASONS,
     Envelope,
-    Limits,
+    MessageLimits,
     Submission,
     decode,
     encode,
@@ -55,9 +55,9 @@ def message(
     return Message(topic, body, Properties(headers=headers or {}, **properties))
 
 
-def reason_of(sent: Message, limits: Limits | None = None) -> str:
+def reason_of(sent: Message, limits: MessageLimits | None = None) -> str:
     with pytest.raises(Rejected) as caught:
-        receive(sent, now_ms=NOW_MS, limits=limits or Limits())
+        receive(sent, now_ms=NOW_MS, limits=limits or MessageLimits())
     assert caught.value.reason in REJECT_REASONS
     return caught.value.reason
 
@@ -151,7 +151,7 @@ def test_copies_have_one_identity_whatever_headers_the_way_added():
 
 # receive: limits, at the bound and one above it
 
-LIMITS = Limits(max_body_bytes=20, max_text_bytes=5)
+LIMITS = MessageLimits(max_body_bytes=20, max_text_bytes=5)
 
 
 def test_a_body_may_be_as_large_as_the_limit():

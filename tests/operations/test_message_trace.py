@@ -7,8 +7,8 @@ from typing import Any
 from newsfabric.messages.envelope import id_of, identity_of, identity_text
 from newsfabric.tracing.sightings import SeenCopy, Sighting, Sightings
 from operations.message_trace import (
-    Asked,
     Evidence,
+    TraceAnswer,
     candidates,
     hop_text,
     identities,
@@ -24,10 +24,10 @@ FAR_ID = id_of(NOW + 60, IDENTITY)
 NOTHING = Sightings()
 
 
-def _asked(kind: str, name: str, ring: Sightings | None, text: str = ID) -> Asked:
+def _asked(kind: str, name: str, ring: Sightings | None, text: str = ID) -> TraceAnswer:
     region = name.partition("-")[0]
-    answer = None if ring is None else ring.document(text)
-    return Asked(kind=kind, name=name, region=region, answer=answer)
+    answer = None if ring is None else ring.sightings_document(text)
+    return TraceAnswer(kind=kind, name=name, region=region, answer=answer)
 
 
 def _router(at: int, *ways: str) -> Sightings:
@@ -56,7 +56,7 @@ def _gateway(at: int, *copies: tuple[str, int, str]) -> Sightings:
     return ring
 
 
-def _evidence(asked: list[Asked], **more: Any) -> Evidence:
+def _evidence(asked: list[TraceAnswer], **more: Any) -> Evidence:
     return Evidence(**{"asked": asked, "stored": {}, "rejected": [], **more})
 
 

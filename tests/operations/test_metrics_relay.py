@@ -17,7 +17,7 @@ from newsfabric.process.operators import OperatorsApplication
 from operations.metrics_relay import parse_processes, routes
 
 
-class Process(tornado.web.RequestHandler):
+class RelayedProcess(tornado.web.RequestHandler):
     """A process with metrics and a handler that changes its state."""
 
     drained = 0
@@ -48,7 +48,7 @@ async def serving(routes_: list[object]) -> AsyncIterator[int]:
 @contextlib.asynccontextmanager
 async def relay(askers: Sequence[str] = ("127.0.0.0/8",)) -> AsyncIterator[str]:
     """Yield the URL of a relay of a healthy process, a broken one and a dead one."""
-    process = [(r"/metrics|/drain", Process)]
+    process = [(r"/metrics|/drain", RelayedProcess)]
     http = SimpleAsyncHTTPClient(force_instance=True)
     async with serving(process) as port, serving([(r"/metrics", Broken)]) as broken:
         async with serving([]) as away:
@@ -92,7 +92,7 @@ async def test_what_has_power_over_a_process_isnt_reached():
         assert [(await ask(url + path)).code for path in paths] == [404] * 4
         posted = await ask(f"{url}/metrics/router-1", method="POST", body="")
         assert posted.code == 405
-    assert Process.drained == 0
+    assert RelayedProcess.drained == 0
 
 
 async def test_whoever_isnt_listed_gets_nothing():

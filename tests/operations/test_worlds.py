@@ -10,17 +10,17 @@ import pytest
 from newsfabric.errors import ConfigError, WorldError
 from newsfabric.settings import Fabric, Node, ProxyCluster, Region
 from operations import worlds
-from operations.worlds import World
+from operations.worlds import WorldPlaces
 
 
-def world(*regions: str, proxy: bool = False) -> World:
+def world(*regions: str, proxy: bool = False) -> WorldPlaces:
     found = tuple(
         Region(name=name, frontdesk_url=f"http://{name}", client=(_node(name),), core=())
         for name in regions
     )
     proxies = (ProxyCluster(name="proxy", nodes=(_node("proxy"),), nearest=regions[0]),)
     fabric = Fabric(found, proxies if proxy else ())
-    return World(fabric=fabric, topics=Path("topics.toml"), processes=(), stores={})
+    return WorldPlaces(fabric=fabric, topics=Path("topics.toml"), processes=(), stores={})
 
 
 def _node(place: str) -> Node:

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from newsfabric.numbers import is_number
-from newsfabric.process.figures import MAX_LABELS, Figures, Wanted, quantile
+from newsfabric.process.figures import MAX_LABELS, ProcessFigures, Wanted, quantile
 
 BUCKETS = (0.01, 0.02, 0.04, 0.08)
 
 
-class Process:
+class MeasuredProcess:
     """A process with one metric of each kind."""
 
     def __init__(self) -> None:
@@ -38,28 +38,28 @@ class Process:
             Wanted(self.sent),
             Wanted(self.delay),
         ]
-        self.figures = Figures(wanted, self.registry)
+        self.figures = ProcessFigures(wanted, self.registry)
 
 
 @pytest.fixture
-def process() -> Process:
-    return Process()
+def process() -> MeasuredProcess:
+    return MeasuredProcess()
 
 
-def test_a_gauge_is_its_value_with_its_labels_added_up(process: Process):
+def test_a_gauge_is_its_value_with_its_labels_added_up(process: MeasuredProcess):
     process.readers.labels("websocket").set(5)
     process.readers.labels("sse").set(2)
     assert process.figures.read(0.0)["gateway_readers"] == 7.0
 
 
-def test_a_gauge_may_keep_a_label(process: Process):
+def test_a_gauge_may_keep_a_label(process: MeasuredProcess):
     process.readers.labels("websocket").set(5)
     process.readers.labels("sse").set(2)
-    figures = Figures([Wanted(process.readers, "transport")], process.registry).read(0.0)
+    figures = ProcessFigures([Wanted(process.readers, "transport")], process.registry).read(0.0)
     assert figures == {"gateway_readers.websocket": 5.0, "gateway_readers.sse": 2.0}
 
 
-def test_a_counter_is_how_much_it_grew_in_a_second(process: Process):
+def test_a_counter_is_how_much_it_grew_in_a_second(process: MeasuredProcess):
     process.sent.inc(1000)
     assert "gateway_deliveries" not in process.figures.read(0.0)
     process.sent.inc(30)
@@ -67,7 +67,7 @@ def test_a_counter_is_how_much_it_grew_in_a_second(process: Process):
     assert process.figures.read(2.0)["gateway_deliveries"] == 15.0
 
 
-def test_what_a_counter_did_long_ago_doesnt_count(process: Process):
+def test_what_a_counter_did_long_ago_doesnt_count(process: MeasuredProcess):
     for now in range(20):
         process.figures.read(float(now))
         if now == 5:
@@ -75,7 +75,7 @@ def test_what_a_counter_did_long_ago_doesnt_count(process: Process):
     assert process.figures.read(20.0)["gateway_deliveries"] == 0.0
 
 
-def test_a_rate_by_label_is_there_while_it_isnt_nothing(process: Process):
+def test_a_rate_by_label_is_there_while_it_isnt_nothing(process: MeasuredProcess):
     process.closes.labels("reader")
     process.figures.read(0.0)
     process.closes.labels("slow_reader").inc(3)
@@ -87,7 +87,7 @@ def test_a_rate_by_label_is_there_while_it_isnt_nothing(process: Process):
     assert "gateway_closes.slow_reader" not in figures
 
 
-def test_a_histogram_is_its_middle_and_its_worst_of_ten_seconds(process: Process):
+def test_a_histogram_is_its_middle_and_its_worst_of_ten_seconds(process: MeasuredProcess):
     process.delay.labels("gold").observe(3.0)
     process.figures.read(0.0)
     for _ in range(98):
@@ -102,7 +102,7 @@ def test_a_histogram_is_its_middle_and_its_worst_of_ten_seconds(process: Process
     assert "gateway_delay_seconds.p50" not in figures
 
 
-def test_who_asks_often_hears_of_the_same_seconds(process: Process):
+def test_who_asks_often_hears_of_the_same_seconds(process: MeasuredProcess):
     for now in range(5):
         process.figures.read(float(now))
     process.sent.inc(30)
@@ -111,29 +111,29 @@ def test_who_asks_often_hears_of_the_same_seconds(process: Process):
     assert process.figures.read(5.0)["gateway_deliveries"] == pytest.approx(10.0)
 
 
-def test_what_is_no_number_is_left_out(process: Process):
+def test_what_is_no_number_is_left_out(process: MeasuredProcess):
     process.readers.labels("sse").set(math.inf)
     assert "gateway_readers" not in process.figures.read(0.0)
     process.readers.labels("sse").set(math.nan)
     assert "gateway_readers" not in process.figures.read(1.0)
 
 
-def test_labels_without_end_are_left_out(process: Process):
-    figures = Figures([Wanted(process.readers, "transport")], process.registry)
+def test_labels_without_end_are_left_out(process: MeasuredProcess):
+    figures = ProcessFigures([Wanted(process.readers, "transport")], process.registry)
     for n in range(3 * MAX_LABELS):
         process.readers.labels(f"t{n}").set(1)
     assert len(figures.read(0.0)) == MAX_LABELS
 
 
-def test_a_metric_that_nobody_asked_for_isnt_read(process: Process):
+def test_a_metric_that_nobody_asked_for_isnt_read(process: MeasuredProcess):
     process.sent.inc()
-    figures = Figures([Wanted(process.readers)], process.registry)
+    figures = ProcessFigures([Wanted(process.readers)], process.registry)
     process.readers.labels("sse").set(1)
     figures.read(0.0)
     assert figures.read(1.0) == {"gateway_readers": 1.0}
 
 
-def test_a_counter_that_begins_anew_is_no_negative_rate(process: Process):
+def test_a_counter_that_begins_anew_is_no_negative_rate(process: MeasuredProcess):
     process.sent.inc(10)
     process.figures.read(0.0)
     process.sent.reset()
@@ -164,7 +164,7 @@ def test_of_nothing_there_is_no_quantile():
 def test_whatever_happens_figures_are_numbers_that_a_report_may_have(
     steps: list[tuple[float, int]],
 ):
-    process, now = Process(), 0.0
+    process, now = MeasuredProcess(), 0.0
     for seconds, count in steps:
         now += seconds
         process.sent.inc(count)

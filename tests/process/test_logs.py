@@ -26,7 +26,7 @@ from newsfabric.process.logs import (
     PAUSE,
     Bounded,
     JsonLines,
-    Lines,
+    LineFormatter,
     LogFormat,
     handed_down,
 )
@@ -44,7 +44,7 @@ def test_a_place_says_so_many_lines_and_then_one_now_and_then() -> None:
     assert said == [True] * BURST + [False] * 900
     late = record("%s", "once more", at=PAUSE + 1)
     assert bounded.filter(late)
-    line = Lines(FORMAT).format(late)
+    line = LineFormatter(FORMAT).format(late)
     assert line.endswith("WARNING gateway: once more (and 900 more lines like this one)")
     assert not bounded.filter(record("no", at=PAUSE + 1))
 
@@ -65,7 +65,7 @@ def test_after_a_pause_a_place_may_say_as_much_as_at_first() -> None:
 
 @given(st.text() | st.text("\r\n\x1b\x85\u2028ab"))
 def test_whatever_a_stranger_wrote_is_one_line_and_no_longer_than_a_line_may_be(text: str) -> None:
-    line = Lines(FORMAT).format(record("a stranger says %s", text))
+    line = LineFormatter(FORMAT).format(record("a stranger says %s", text))
     assert line.splitlines() == [line]
     assert len(line) <= MAX_LINE + 1
     assert "a stranger says" in line
@@ -74,7 +74,7 @@ def test_whatever_a_stranger_wrote_is_one_line_and_no_longer_than_a_line_may_be(
 def test_a_traceback_stands_behind_its_line_and_only_its_end_if_it_is_long() -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(Lines(FORMAT))
+    handler.setFormatter(LineFormatter(FORMAT))
     logger = logging.Logger("gateway")
     logger.addHandler(handler)
     try:
@@ -103,7 +103,7 @@ def failed(text: str, form: logging.Formatter) -> str:
 @given(st.text("\r\n\x1b\x85\u2028\ud800ab"))
 def test_no_line_of_a_traceback_looks_like_a_record_or_is_obeyed(text: str) -> None:
     forged = f"\n2026-11-22 18:00:00,000 ERROR gateway: it burns{text}"
-    first, *others = failed(forged, Lines(FORMAT)).removesuffix("\n").split("\n")
+    first, *others = failed(forged, LineFormatter(FORMAT)).removesuffix("\n").split("\n")
     assert first.endswith("ERROR gateway: it failed")
     assert all(line.startswith("    ") for line in others)
     assert all(line.splitlines() == [line] and "\x1b" not in line for line in others)
@@ -136,7 +136,7 @@ def test_lines_that_were_left_out_are_a_number() -> None:
         bounded.filter(record("no", at=n / 1000))
     late = record("once more", at=PAUSE + 1)
     assert bounded.filter(late)
-    assert json.loads(JsonLines().format(late))["unsaid"] == 5
+    assert json.loads(JsonLines().format(late))["suppressed"] == 5
 
 
 @given(st.text(st.characters(codec=None)) | st.text('\r\n\x1b\x85\u2028\ud800"\\ab'))

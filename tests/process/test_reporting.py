@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.messages.reports import MAX_FIGURES, MAX_REASONS, Report, decode_report
-from newsfabric.process.figures import Figures, Wanted
+from newsfabric.process.figures import ProcessFigures, Wanted
 from newsfabric.process.reporting import IN_FLIGHT, Reporting, Speaker, make_report
 from newsfabric.process.service import Readiness
 
@@ -25,7 +25,7 @@ READY = Readiness(True)
 
 
 @dataclasses.dataclass
-class Process:
+class ReportingProcess:
     """A process with one gauge that reports to a broker in memory."""
 
     more: dict[str, Any] | Exception = dataclasses.field(default_factory=dict)
@@ -38,12 +38,12 @@ class Process:
         self.drains = False
         self.reporting = Reporting(
             SPEAKER,
-            figures=Figures([Wanted(self.waiting)], self.registry),
+            figures=ProcessFigures([Wanted(self.waiting)], self.registry),
             readiness=lambda: READY,
             draining=lambda: self.drains,
             more=self._more,
             outcomes=self.outcomes,
-            heard=self.heard.append,
+            on_report=self.heard.append,
         )
 
     async def _more(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def core() -> StubBroker:
 
 
 async def test_a_report_reaches_frontdesks_under_the_processs_login(core: StubBroker):
-    process = Process()
+    process = ReportingProcess()
     process.waiting.set(3)
     tap = core.tap("upstream", "_fabric.report.oregon.*")
     await process.reporting.once(await core.connect().publisher(in_flight=IN_FLIGHT))
@@ -79,7 +79,7 @@ async def test_a_report_reaches_frontdesks_under_the_processs_login(core: StubBr
 async def test_a_process_that_ends_while_it_drains_says_so_once_more(
     core: StubBroker, drains: bool, last: list[str]
 ):
-    process = Process()
+    process = ReportingProcess()
     tap = core.tap("upstream", "_fabric.report.oregon.*")
     running = asyncio.create_task(process.reporting.run(core.connect()))
     await until(lambda: core.depth(tap))
@@ -91,7 +91,7 @@ async def test_a_process_that_ends_while_it_drains_says_so_once_more(
 
 
 async def test_without_a_link_a_report_is_lost_and_heard_by_the_process_itself(core: StubBroker):
-    process = Process()
+    process = ReportingProcess()
     link = core.connect()
     publisher = await link.publisher(in_flight=IN_FLIGHT)
     await link.close()
@@ -103,8 +103,8 @@ async def test_without_a_link_a_report_is_lost_and_heard_by_the_process_itself(c
 async def test_a_report_that_fails_is_counted_and_said_once_a_minute(
     core: StubBroker, expect_error_log: Any
 ):
-    expect_error_log("no report")
-    process = Process(more=ZeroDivisionError("x"))
+    expect_error_log("report failed")
+    process = ReportingProcess(more=ZeroDivisionError("x"))
     publisher = await core.connect().publisher(in_flight=IN_FLIGHT)
     for _ in range(5):
         await process.reporting.once(publisher)
@@ -112,7 +112,7 @@ async def test_a_report_that_fails_is_counted_and_said_once_a_minute(
 
 
 async def test_it_reports_until_it_is_cancelled(core: StubBroker):
-    process = Process()
+    process = ReportingProcess()
     tap = core.tap("upstream")
     task = asyncio.create_task(process.reporting.run(core.connect()))
     async with asyncio.timeout(60):
@@ -125,7 +125,9 @@ async def test_it_reports_until_it_is_cancelled(core: StubBroker):
 
 
 async def test_more_can_say_another_state_and_adds_figures():
-    process = Process(more={"state": "starting", "engine": "native", "figures": {"x": 1.0}})
+    process = ReportingProcess(
+        more={"state": "starting", "engine": "native", "figures": {"x": 1.0}}
+    )
     report = await process.reporting.report()
     assert (report.state, report.engine) == ("starting", "native")
     assert report.figures == {"router_waiting": 0.0, "x": 1.0}
@@ -134,13 +136,15 @@ async def test_more_can_say_another_state_and_adds_figures():
 async def test_of_two_certificates_the_one_that_ends_first_is_told():
     ends, later = "tls_certificate_expiry_timestamp_seconds", 2_000_000_000.0
     for gateways, told in ((later + 1, later), (later - 1, later - 1)):
-        process = Process(more={"figures": {f"{ends}.authority": gateways, "router_waiting": 7.0}})
+        process = ReportingProcess(
+            more={"figures": {f"{ends}.authority": gateways, "router_waiting": 7.0}}
+        )
         own = Gauge(f"newsfabric_{ends}", "…", ["use"], registry=process.registry)
         own.labels("authority").set(later)
         wanted = [Wanted(process.waiting), Wanted(own, "use")]
         process.reporting = Reporting(
             SPEAKER,
-            figures=Figures(wanted, process.registry),
+            figures=ProcessFigures(wanted, process.registry),
             readiness=lambda: READY,
             more=process._more,
             outcomes=process.outcomes,
@@ -151,7 +155,7 @@ async def test_of_two_certificates_the_one_that_ends_first_is_told():
 
 async def test_what_it_says_is_bounded():
     figures = {f"f{n}": 1.0 for n in range(2 * MAX_FIGURES)}
-    process = Process(more={"figures": figures})
+    process = ReportingProcess(more={"figures": figures})
     assert len((await process.reporting.report()).figures) == MAX_FIGURES
     many = Readiness(False, tuple("x" * 999 for _ in range(100)))
     report = make_report(SPEAKER, many, {}, draining=False, sent_ms=1)

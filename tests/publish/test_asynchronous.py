@@ -17,7 +17,7 @@ from newsfabric.topology import PUBLISH, TO_QUEUES
 TOPIC = "news.breaking"
 
 
-class Fabric:
+class RouterStage:
     """A broker in memory, and the messages at its routers, which answer as the test tells them."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Fabric:
         self.broker.declare_exchange(PUBLISH)
         self.arrived: asyncio.Queue[Delivery] = asyncio.Queue()
 
-    async def open(self) -> Fabric:
+    async def open(self) -> RouterStage:
         routers = self.broker.tap(PUBLISH)
         await self.broker.connect().consumer(routers, self.arrived.put_nowait)
         return self
@@ -48,7 +48,7 @@ async def test_a_receipt_counts_that_comes_while_no_broker_takes_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A broker with an alarm takes no message, but still delivers."""
-    fabric = await Fabric().open()
+    fabric = await RouterStage().open()
     publisher = await AsyncPublisher.over([fabric.broker.connect()], app_id="cms", send_again=0.01)
     publishing = asyncio.create_task(publisher.publish(TOPIC, {"headline": "Hello"}))
     said = await fabric.next()
@@ -75,7 +75,7 @@ async def test_a_receipt_counts_that_comes_while_no_broker_takes_more(
 async def test_a_queue_for_receipts_that_is_lost_is_made_anew_and_what_waits_is_sent_again() -> (
     None
 ):
-    fabric = await Fabric().open()
+    fabric = await RouterStage().open()
     publisher = await AsyncPublisher.over([fabric.broker.connect()], app_id="cms", send_again=0.01)
     publishing = asyncio.create_task(publisher.publish(TOPIC, {"headline": "Hello"}))
     async with asyncio.timeout(10):
@@ -112,7 +112,7 @@ async def test_a_broker_that_refuses_at_once_is_asked_less_and_less_often(
     await publisher.close()
 
 
-class Entrance:
+class FakeEntrance:
     """A broker with a router behind it, which answers each message unless it is silent."""
 
     def __init__(self) -> None:
@@ -145,7 +145,7 @@ class Entrance:
 async def test_a_broker_that_was_silent_gets_copies_until_it_answers_and_then_messages_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    entrances = [Entrance(), Entrance()]
+    entrances = [FakeEntrance(), FakeEntrance()]
     links = [await entrance.open() for entrance in entrances]
     publisher = await AsyncPublisher.over([links], app_id="cms", send_again=0.2)
     numbers = itertools.count()

@@ -106,7 +106,7 @@ def test_a_doubted_one_gets_a_copy_now_and_then_and_is_itself_again_once_it_answ
     assert chosen.probed({0, 1}, handed((1, 11.0)), "m-1", began + PROBE_EVERY / 2) == []
     assert chosen.probed({0, 1}, handed((1, 13.0)), "m-2", began + PROBE_EVERY) == [0]
     assert chosen.probed({0, 1}, handed((1, 13.1)), "m-3", began + PROBE_EVERY + 0.1) == []
-    chosen.heard(0, "m-2", began + PROBE_EVERY + QUICK)
+    chosen.note_reply(0, "m-2", began + PROBE_EVERY + QUICK)
     assert chosen.doubted == set()
 
 
@@ -124,12 +124,12 @@ def test_answers_that_come_late_clear_nobody() -> None:
     # Late answers to a message from before it was stopped, and to the probes sent meanwhile.
     assert chosen.probed({0, 1}, Course(), "m-1", 20.0) == [0]
     assert chosen.probed({0, 1}, Course(), "m-2", 30.0) == [0]
-    chosen.heard(0, "m-0", 30.1)
-    chosen.heard(0, "m-1", 30.1)
-    chosen.heard(0, "m-2", 30.0 + LATE)
+    chosen.note_reply(0, "m-0", 30.1)
+    chosen.note_reply(0, "m-1", 30.1)
+    chosen.note_reply(0, "m-2", 30.0 + LATE)
     assert chosen.doubted == {0}
     assert chosen.probed({0, 1}, Course(), "m-3", 40.0) == [0]
-    chosen.heard(0, "m-3", 40.0 + QUICK)
+    chosen.note_reply(0, "m-3", 40.0 + QUICK)
     assert chosen.doubted == set()
 
 
@@ -139,7 +139,7 @@ def test_a_doubted_one_that_lets_another_message_pass_may_answer_its_probe_still
     assert chosen.probed({0, 1}, Course(), "m-1", 20.0) == [0]
     # The message was handed to it first, for instance because only it was connected for a moment.
     chosen.answered(1, handed((0, 20.0), (1, 20.1)), 20.2)
-    chosen.heard(0, "m-1", 20.3)
+    chosen.note_reply(0, "m-1", 20.3)
     assert chosen.doubted == set()
 
 
@@ -147,9 +147,9 @@ def test_a_second_answer_to_an_old_probe_clears_nobody_who_is_doubted_again() ->
     chosen = choice(2)
     silent(chosen, 0, 1, 10.0)
     assert chosen.probed({0, 1}, Course(), "m-1", 20.0) == [0]
-    chosen.heard(0, "m-1", 20.0 + QUICK)
+    chosen.note_reply(0, "m-1", 20.0 + QUICK)
     silent(chosen, 0, 1, 21.0)
-    chosen.heard(0, "m-1", 21.0 + SEND_AGAIN + 2 * QUICK)
+    chosen.note_reply(0, "m-1", 21.0 + SEND_AGAIN + 2 * QUICK)
     assert chosen.doubted == {0}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from newsfabric.amqp.message import Message, Properties
-from newsfabric.publish.refusals import is_no_entrance, is_said, refused
+from newsfabric.publish.refusals import is_final_refusal, is_no_entrance, refused
 
 SIZE = "message size 200000 is larger than configured max size 131072"
 EXPIRATION = "invalid expiration '-1': {value_negative,-1}"
@@ -28,7 +28,7 @@ ANOTHER = Message("sport.x", b"{}", Properties(app_id="web", expiration="60000")
 )
 def test_the_words_tell_which_message_it_was(words: str, reason: str) -> None:
     assert (refused(words, MEANT), refused(words, ANOTHER)) == (reason, None)
-    assert is_said(words)
+    assert is_final_refusal(words)
 
 
 def test_who_may_not_write_to_the_exchange_may_publish_nothing() -> None:
@@ -41,7 +41,7 @@ def test_who_may_not_write_to_the_exchange_may_publish_nothing() -> None:
 )
 def test_what_no_broker_says_refuses_nothing(words: str) -> None:
     assert refused(words, MEANT) is None
-    assert not is_said(words)
+    assert not is_final_refusal(words)
 
 
 def test_a_broker_without_the_exchange_is_no_entrance() -> None:

@@ -18,7 +18,7 @@ BOX = {
 }
 
 
-class Answer(tornado.web.RequestHandler):
+class EndpointsFile(tornado.web.RequestHandler):
     def get(self, length: str) -> None:
         document = json.dumps(
             {"region": "oregon", "gateways": [BOX], "alternates": [], "retry_ms": 1000}
@@ -27,7 +27,9 @@ class Answer(tornado.web.RequestHandler):
 
 
 async def test_an_answer_without_end_is_not_read() -> None:
-    server, port = listen(tornado.web.Application([(r"/(\d+)", Answer)]), host="127.0.0.1", port=0)
+    server, port = listen(
+        tornado.web.Application([(r"/(\d+)", EndpointsFile)]), host="127.0.0.1", port=0
+    )
     (box,) = (await fetch_endpoints(f"http://127.0.0.1:{port}/200000")).gateways
     assert box.websocket_url == BOX["websocket_url"]
     with pytest.raises(Disconnected):

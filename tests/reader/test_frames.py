@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newsfabric.errors import Disconnected
-from newsfabric.reader.frames import MAX_LINE_BYTES, EventStream, Lines, closed, sockjs_messages
+from newsfabric.reader.frames import (
+    MAX_LINE_BYTES,
+    EventStream,
+    LineSplitter,
+    closed,
+    sockjs_messages,
+)
 
 STREAM = 'id: p1\ndata: {"a":1}\n\n: heartbeat\n\ndata: {"b":\ndata: "ü"}\n\nretry: 5\n\n'.encode()
 EVENTS = [(b'{"a":1}', "p1"), ('{"b":\n"ü"}'.encode(), "p1")]
@@ -30,7 +36,7 @@ def test_events_come_out_the_same_byte_by_byte_and_with_crlf() -> None:
 
 
 def test_a_line_without_end_is_given_up() -> None:
-    lines = Lines()
+    lines = LineSplitter()
     assert lines.feed(b"x" * MAX_LINE_BYTES) == []
     with pytest.raises(Disconnected, match="line without end"):
         lines.feed(b"x")

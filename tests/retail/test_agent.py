@@ -12,7 +12,7 @@ import pytest
 import tornado.httpserver
 import tornado.netutil
 import tornado.web
-from brokers import Brokers as Nodes
+from brokers import NamedNodes as Nodes
 
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.amqp import ConfirmingPublisher, Declare, Delivery, Message
@@ -51,7 +51,7 @@ def nodes(rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory)
         yield started
 
 
-class Gateway:
+class AdminPort:
     """The admin port of a gateway with three readers, which leave one by one when it drains."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Gateway:
 
 
 class _Load(tornado.web.RequestHandler):
-    def initialize(self, gateway: Gateway) -> None:
+    def initialize(self, gateway: AdminPort) -> None:
         self.gateway = gateway
 
     def get(self) -> None:
@@ -94,7 +94,7 @@ class _Load(tornado.web.RequestHandler):
 
 
 class _Report(tornado.web.RequestHandler):
-    def initialize(self, gateway: Gateway) -> None:
+    def initialize(self, gateway: AdminPort) -> None:
         self.gateway = gateway
 
     def get(self) -> None:
@@ -103,7 +103,7 @@ class _Report(tornado.web.RequestHandler):
 
 
 class _Drain(tornado.web.RequestHandler):
-    def initialize(self, gateway: Gateway) -> None:
+    def initialize(self, gateway: AdminPort) -> None:
         self.gateway = gateway
 
     def post(self) -> None:
@@ -111,7 +111,7 @@ class _Drain(tornado.web.RequestHandler):
         self.set_status(202)
 
 
-class Core:
+class CorePlace:
     """A router's place on core brokers: it sends ticks to each, and receives load reports."""
 
     def __init__(self, **links: PikaLink) -> None:
@@ -186,17 +186,17 @@ async def keeper(nodes: Nodes) -> AsyncIterator[None]:
 
 
 @pytest.fixture
-async def core(nodes: Nodes) -> AsyncIterator[Core]:
+async def core(nodes: Nodes) -> AsyncIterator[CorePlace]:
     link = await connect([nodes.node("oregon-core-1").amqp_url], name="test core")
-    core = Core(first=link)
+    core = CorePlace(first=link)
     await core.open()
     yield core
     await core.close()
 
 
 @pytest.fixture
-async def gateway() -> AsyncIterator[Gateway]:
-    gateway = Gateway()
+async def gateway() -> AsyncIterator[AdminPort]:
+    gateway = AdminPort()
     yield gateway
     await gateway.close()
 
@@ -240,7 +240,7 @@ async def _until(check: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def test_a_box_comes_up_reports_its_load_and_leaves_nothing_behind(
-    nodes: Nodes, core: Core, gateway: Gateway
+    nodes: Nodes, core: CorePlace, gateway: AdminPort
 ) -> None:
     stop = asyncio.Event()
     agent = _agent(nodes, gateway.url)
@@ -267,7 +267,7 @@ async def test_a_box_comes_up_reports_its_load_and_leaves_nothing_behind(
 
 
 async def test_operators_are_shown_the_box_its_gateway_and_its_shovels(
-    nodes: Nodes, core: Core, gateway: Gateway
+    nodes: Nodes, core: CorePlace, gateway: AdminPort
 ) -> None:
     stop = asyncio.Event()
     running = asyncio.create_task(_agent(nodes, gateway.url).run(stop))
@@ -290,7 +290,7 @@ async def test_operators_are_shown_the_box_its_gateway_and_its_shovels(
 
 
 async def test_a_box_that_a_scaler_orders_to_drain_leaves_and_says_last_that_it_is_empty(
-    nodes: Nodes, core: Core, gateway: Gateway
+    nodes: Nodes, core: CorePlace, gateway: AdminPort
 ) -> None:
     running = asyncio.create_task(_agent(nodes, gateway.url).run(asyncio.Event()))
     await core.until("ready")
@@ -320,7 +320,7 @@ async def test_a_box_that_a_scaler_orders_to_drain_leaves_and_says_last_that_it_
 
 
 async def test_a_box_whose_gateway_is_away_says_so_and_leaves_all_the_same(
-    nodes: Nodes, core: Core, gateway: Gateway
+    nodes: Nodes, core: CorePlace, gateway: AdminPort
 ) -> None:
     await gateway.close()
     stop = asyncio.Event()
@@ -335,7 +335,7 @@ async def test_a_box_whose_gateway_is_away_says_so_and_leaves_all_the_same(
 
 
 async def test_what_is_taken_from_a_box_is_made_again(
-    nodes: Nodes, core: Core, gateway: Gateway
+    nodes: Nodes, core: CorePlace, gateway: AdminPort
 ) -> None:
     stop = asyncio.Event()
     running = asyncio.create_task(_agent(nodes, gateway.url).run(stop))
@@ -363,7 +363,7 @@ async def test_what_is_taken_from_a_box_is_made_again(
 
 
 async def test_queues_that_are_deleted_with_what_is_in_them_are_made_and_bound_again(
-    nodes: Nodes, core: Core, gateway: Gateway
+    nodes: Nodes, core: CorePlace, gateway: AdminPort
 ) -> None:
     stop = asyncio.Event()
     running = asyncio.create_task(_agent(nodes, gateway.url).run(stop))
@@ -389,7 +389,7 @@ async def test_queues_that_are_deleted_with_what_is_in_them_are_made_and_bound_a
 
 
 async def test_of_a_box_that_disappears_nothing_is_left_on_the_core(
-    nodes: Nodes, core: Core, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    nodes: Nodes, core: CorePlace, gateway: AdminPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     soon = dataclasses.replace(parts.BOX_BOUNDS, expires_ms=1_000)
     monkeypatch.setattr(parts, "BOX_BOUNDS", soon)
@@ -413,7 +413,7 @@ async def test_of_a_box_that_disappears_nothing_is_left_on_the_core(
 
 @pytest.mark.timeout(240)
 async def test_a_feed_whose_core_broker_died_moves_to_another(
-    nodes: Nodes, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    nodes: Nodes, gateway: AdminPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Longer than a shovel takes to start: otherwise it would be moved again, to the dead node.
     monkeypatch.setattr("retail.feed.SILENT_AFTER", 5.0)
@@ -421,7 +421,7 @@ async def test_a_feed_whose_core_broker_died_moves_to_another(
     first, second = (urls[url] for url in box_sources(BOX, tuple(urls)))
     (third,) = set(CORES) - {first, second}
     urls_of = {name: url for url, name in urls.items()}
-    core = Core(**{n: await connect([urls_of[n]], name=f"test {n}") for n in CORES})
+    core = CorePlace(**{n: await connect([urls_of[n]], name=f"test {n}") for n in CORES})
     running = asyncio.create_task(_agent(nodes, gateway.url, CORES).run(stop := asyncio.Event()))
     try:
         await core.open()

@@ -23,21 +23,21 @@ def test_a_box_tells_its_gateway_waits_for_its_readers_and_cleans_up() -> None:
     assert not drain.draining
     assert drain.on("stop") == "telling"
     assert drain.draining
-    assert drain.told(accepted=True) == "emptying"
-    assert drain.counted(12) == "emptying"
-    assert drain.counted(0) == "cleaning"
+    assert drain.note_drain_reply(accepted=True) == "emptying"
+    assert drain.note_connections(12) == "emptying"
+    assert drain.note_connections(0) == "cleaning"
     assert drain.on("cleaned") == "done"
 
 
 def test_a_gateway_that_never_answers_is_gone_after_some_tries() -> None:
     drain = _drained("stop")
-    states = [drain.told(accepted=False) for _ in range(MISSES)]
+    states = [drain.note_drain_reply(accepted=False) for _ in range(MISSES)]
     assert states == ["telling"] * (MISSES - 1) + ["cleaning"]
 
 
 def test_a_gateway_that_exits_while_it_drains_has_no_readers() -> None:
     drain = _drained("stop", "told")
-    states = [drain.counted(None) for _ in range(MISSES)]
+    states = [drain.note_connections(None) for _ in range(MISSES)]
     assert states == ["emptying"] * (MISSES - 1) + ["cleaning"]
 
 
@@ -45,16 +45,16 @@ def test_misses_count_only_one_after_the_other() -> None:
     drain = _drained("stop", "told")
     for _ in range(5):
         for _ in range(MISSES - 1):
-            assert drain.counted(None) == "emptying"
-        assert drain.counted(3) == "emptying"
+            assert drain.note_connections(None) == "emptying"
+        assert drain.note_connections(3) == "emptying"
 
 
 def test_misses_before_the_gateway_answered_dont_count_after() -> None:
     drain = _drained("stop")
     for _ in range(MISSES - 1):
-        drain.told(accepted=False)
-    drain.told(accepted=True)
-    assert drain.counted(None) == "emptying"
+        drain.note_drain_reply(accepted=False)
+    drain.note_drain_reply(accepted=True)
+    assert drain.note_connections(None) == "emptying"
 
 
 @given(st.lists(st.sampled_from(get_args(Event)), max_size=12))

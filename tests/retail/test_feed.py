@@ -50,7 +50,9 @@ def _seconds(
     return [
         (second, command)
         for second in seconds
-        for command in feeds.look(running, dict.fromkeys(brings, float(second)), float(second))
+        for command in feeds.check_feeds(
+            running, dict.fromkeys(brings, float(second)), float(second)
+        )
     ]
 
 
@@ -65,25 +67,25 @@ def test_a_silent_core_node_is_left_for_one_that_no_other_feed_uses() -> None:
     feeds = Feeds(_box_on(A, B, of=(A, B, C)), [A, B, C], now=0.0)
     only_second = frozenset({2})
     brought = {2: SILENT_AFTER}
-    assert feeds.look(only_second, brought, now=SILENT_AFTER) == []
-    assert feeds.look(only_second, brought, now=SILENT_AFTER + 0.1) == [Move(1, C)]
+    assert feeds.check_feeds(only_second, brought, now=SILENT_AFTER) == []
+    assert feeds.check_feeds(only_second, brought, now=SILENT_AFTER + 0.1) == [Move(1, C)]
     assert feeds.urls == {1: C, 2: B}
 
 
 def test_the_next_one_gets_as_long_before_it_is_left_too() -> None:
     feeds = Feeds(_box_on(A, B, of=(A, B, C)), [A, B, C], now=0.0)
     moved = SILENT_AFTER + 1
-    assert feeds.look(frozenset({2}), {2: moved}, now=moved) == [Move(1, C)]
+    assert feeds.check_feeds(frozenset({2}), {2: moved}, now=moved) == [Move(1, C)]
     late = moved + SILENT_AFTER
-    assert feeds.look(frozenset({2}), {2: late}, now=late) == []
-    assert feeds.look(frozenset({2}), {2: late}, now=late + 1) == [Move(1, A)]
+    assert feeds.check_feeds(frozenset({2}), {2: late}, now=late) == []
+    assert feeds.check_feeds(frozenset({2}), {2: late}, now=late + 1) == [Move(1, A)]
 
 
 def test_with_no_spare_core_node_a_silent_one_is_waited_for() -> None:
     for cores in ([A], [A, B]):
         feeds = Feeds("box", cores, now=0.0)
         before = feeds.urls
-        assert feeds.look(NONE, {}, now=10 * SILENT_AFTER) == []
+        assert feeds.check_feeds(NONE, {}, now=10 * SILENT_AFTER) == []
         assert feeds.urls == before
 
 
@@ -100,7 +102,7 @@ def test_two_feeds_never_come_from_one_core_node(
     feeds = Feeds("box", urls, now=0.0, rng=random.Random(1))
     for step, (running, brings) in enumerate(seen):
         now = step * 7.0
-        feeds.look(frozenset(running), dict.fromkeys(brings, now), now=now)
+        feeds.check_feeds(frozenset(running), dict.fromkeys(brings, now), now=now)
         used = list(feeds.urls.values())
         assert len(used) == min(2, cores)
         assert len(set(used)) == len(used)

@@ -12,7 +12,7 @@ from retail.agent import KEEP_WITHIN, Agent, AgentSettings
 from retail.feed import _PAUSED
 
 
-class Broker:
+class CountingBroker:
     """A broker that counts how often it was asked to have the box's queues."""
 
     def __init__(self, *, hangs: bool) -> None:
@@ -39,7 +39,7 @@ async def _keep() -> None:
         credentials=Credentials(),
     )
     agent = Agent(settings)
-    own, *cores = brokers = [Broker(hangs=n == 1) for n in range(3)]
+    own, *cores = brokers = [CountingBroker(hangs=n == 1) for n in range(3)]
     agent._link = cast(Any, own)
     agent._cores = cast(Any, dict(enumerate(cores, 1)))
     await agent._keep_queues()

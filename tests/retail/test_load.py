@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newsfabric.messages.control import decode_load, encode_load
-from retail.load import AWAY, GatewayWord, box_state, parse_load, parse_word, report
+from retail.load import AWAY, GatewayReport, box_state, parse_gateway_report, parse_load, report
 
 ANSWER: dict[str, Any] = {
     "connections": 41,
@@ -99,7 +99,7 @@ WORD: dict[str, Any] = {
 
 
 def test_what_operators_are_shown_of_a_gateway_is_read() -> None:
-    assert parse_word(WORD) == GatewayWord(
+    assert parse_gateway_report(WORD) == GatewayReport(
         engine="native",
         version="1.0",
         waiting_for=("feed",),
@@ -124,4 +124,4 @@ def test_what_operators_are_shown_of_a_gateway_is_read() -> None:
 )
 def test_a_gateways_word_that_is_none_is_refused(broken: Any) -> None:
     with pytest.raises(ValueError, match="the gateway's"):
-        parse_word(broken)
+        parse_gateway_report(broken)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from brokers import Brokers as Nodes
+from brokers import NamedNodes as Nodes
 
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.settings import Fabric, Region

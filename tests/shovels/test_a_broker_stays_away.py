@@ -8,14 +8,14 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
-from brokers import Brokers as Nodes
+from brokers import NamedNodes as Nodes
 from click.testing import CliRunner
 from fabrics import TOPICS, broker
 
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.settings import Credentials, Fabric, Region, dump_fabric
 from newsfabric.topology import Binding, Broker, region_links
-from shovels.apply import Brokers, Done, carry_out, look, states
+from shovels.apply import ManagementClients, TriedAction, carry_out, read_state, states
 from shovels.cli import EXIT_CHANGES, shovels
 from shovels.places import STEADY_AFTER, Uptimes
 
@@ -45,18 +45,20 @@ def known(nodes: Nodes) -> Fabric:
 class Rounds:
     """A keeper whose clock the test moves."""
 
-    def __init__(self, brokers: Brokers) -> None:
+    def __init__(self, brokers: ManagementClients) -> None:
         self._brokers = brokers
         self._uptimes = Uptimes()
         self.now = 0.0
 
-    async def one(self, away: Collection[Broker] = ()) -> list[Done]:
+    async def one(self, away: Collection[Broker] = ()) -> list[TriedAction]:
         seen = self._uptimes.observe({each: each not in away for each in ALL}, self.now)
         # No canaries are sent here, so running shovels are taken for proven.
         links = [link.id for link in region_links(self._brokers.fabric, "oregon", TOPICS)]
         all_of_each = dict.fromkeys(links, ALL)
         seen = dataclasses.replace(seen, proven=all_of_each, back=all_of_each, known=all_of_each)
-        done = await carry_out(self._brokers, await look(self._brokers, "oregon", TOPICS, seen))
+        done = await carry_out(
+            self._brokers, await read_state(self._brokers, "oregon", TOPICS, seen)
+        )
         assert [(each.action.name, each.error) for each in done if each.error] == []
         return done
 
@@ -99,7 +101,7 @@ async def test_its_shovels_move_to_another_broker_and_come_back_once_it_is_stead
     nodes: Nodes, known: Fabric, tmp_path: Path
 ) -> None:
     queue, command = "shovel.receipts.1", Commands(tmp_path, known)
-    async with Brokers(known, Credentials()) as brokers:
+    async with ManagementClients(known, Credentials()) as brokers:
         rounds = Rounds(brokers)
         await rounds.one()
         await rounds.until({FIRST})
@@ -125,12 +127,12 @@ async def test_its_shovels_move_to_another_broker_and_come_back_once_it_is_stead
 async def test_a_broker_that_is_replaced_by_an_empty_one_gets_all_that_it_should_hold(
     nodes: Nodes, known: Fabric
 ) -> None:
-    async with Brokers(known, Credentials()) as brokers:
+    async with ManagementClients(known, Credentials()) as brokers:
         rounds = Rounds(brokers)
         await rounds.one()
         rounds.now += STEADY_AFTER
         await rounds.until({FIRST})
-        before = (await look(brokers, "oregon", TOPICS)).actual[FIRST]
+        before = (await read_state(brokers, "oregon", TOPICS)).actual[FIRST]
 
         first = brokers.apis[FIRST]
         for name in await first.shovels():
@@ -138,6 +140,6 @@ async def test_a_broker_that_is_replaced_by_an_empty_one_gets_all_that_it_should
         for name in await first.queues():
             await first.delete_queue(name)
         await rounds.until({FIRST})
-        after = (await look(brokers, "oregon", TOPICS)).actual[FIRST]
+        after = (await read_state(brokers, "oregon", TOPICS)).actual[FIRST]
         assert (after.queues, after.bindings) == (before.queues, before.bindings)
         assert after.shovels == before.shovels

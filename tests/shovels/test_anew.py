@@ -7,7 +7,7 @@ from fabrics import broker
 from newsfabric.topology import Queue
 from newsfabric.topology.values import Bounds
 from shovels.anew import PAUSE, MadeAnew
-from shovels.apply import Done
+from shovels.apply import TriedAction
 from shovels.plan import Action, Verb
 
 CLIENT = broker("oregon-client-1")
@@ -21,21 +21,21 @@ def makes(name: str = "shovel.publish.oregon.1", verb: Verb = "update") -> Actio
 def test_a_queue_is_made_anew_once_in_ten_minutes():
     anew = MadeAnew()
     assert anew.may([makes()], 0.0) == (makes(),)
-    anew.did([Done(makes())], 0.0)
+    anew.did([TriedAction(makes())], 0.0)
     assert anew.may([makes()], PAUSE - 1) == ()
     assert anew.may([makes()], PAUSE) == (makes(),)
 
 
 def test_other_queues_and_steps_dont_wait_for_it():
     anew = MadeAnew()
-    anew.did([Done(makes()), Done(makes("b", "create"))], 0.0)
+    anew.did([TriedAction(makes()), TriedAction(makes("b", "create"))], 0.0)
     others = (makes("b"), makes(verb="create"), makes(verb="delete"))
     assert anew.may([makes(), *others], 1.0) == others
 
 
 def test_what_failed_is_tried_again():
     anew = MadeAnew()
-    anew.did([Done(makes(), "no answer")], 0.0)
+    anew.did([TriedAction(makes(), "no answer")], 0.0)
     assert anew.may([makes()], 1.0) == (makes(),)
 
 
@@ -49,7 +49,7 @@ def test_two_releases_end_what_they_do_by_turns():
         for wanted, keeper in hosts:
             actions = [makes()] if bounds != wanted else []
             if todo := keeper.may(actions, float(now)):
-                keeper.did(map(Done, todo), float(now))
+                keeper.did(map(TriedAction, todo), float(now))
                 bounds = wanted
                 made.append((now, wanted))
     assert made == [(0, "new"), (0, "old"), (300, "new")]
@@ -59,6 +59,6 @@ def test_what_waits_is_named_and_nothing_else():
     anew = MadeAnew()
     others = (makes("b"), makes(verb="create"), makes(verb="delete"))
     assert anew.waiting([makes(), *others], 0.0) == []
-    anew.did([Done(makes())], 0.0)
+    anew.did([TriedAction(makes())], 0.0)
     assert anew.waiting([makes(), *others], PAUSE - 1) == [(CLIENT, makes().name)]
     assert anew.waiting([makes()], PAUSE) == []

@@ -14,7 +14,7 @@ from newsfabric.amqp import Delivery
 from newsfabric.messages.control import Canary, encode_canary
 from newsfabric.topology import region_links
 from shovels.canaries import FORGED, Canaries
-from shovels.watch import Watch
+from shovels.watch import CanaryWatch
 
 REGION = "oregon"
 LINK = "oregon/core/publish.oregon.1"
@@ -31,7 +31,7 @@ def arrival(token: str, sent_ms: int, user_id: str = CREDENTIALS.username) -> De
 
 async def test_one_that_was_not_sent_yet_is_forged_and_not_believed() -> None:
     made = fabric(client=1, core=3)
-    watch = Watch(region_links(made, REGION, TOPICS), random.Random(1))
+    watch = CanaryWatch(region_links(made, REGION, TOPICS), random.Random(1))
     canaries = Canaries(made, REGION, watch, CREDENTIALS)
     host, before = broker("oregon-core-1"), value(FORGED)
     now = asyncio.get_running_loop().time()
@@ -46,7 +46,7 @@ async def test_one_that_was_not_sent_yet_is_forged_and_not_believed() -> None:
 
 async def test_one_under_another_login_is_forged_whatever_token_it_has() -> None:
     made = fabric(client=1, core=3)
-    watch = Watch(region_links(made, REGION, TOPICS), random.Random(1))
+    watch = CanaryWatch(region_links(made, REGION, TOPICS), random.Random(1))
     canaries = Canaries(made, REGION, watch, CREDENTIALS)
     now, before = asyncio.get_running_loop().time(), value(FORGED)
     forged = arrival(canaries._token, round(1000 * (now - 1)), "cms")

@@ -10,14 +10,14 @@ from metric_values import value
 
 from newsfabric.settings import Credentials
 from newsfabric.topology import Bounds, Queue
-from shovels.apply import Brokers, Done, Look
-from shovels.keeper import BASE, INTERVAL, ROUNDS, WAITING, Keeper, Pace
-from shovels.places import Plan
+from shovels.apply import ManagementClients, RegionState, TriedAction
+from shovels.keeper import BASE, INTERVAL, ROUNDS, WAITING, Keeper, RoundTimer
+from shovels.places import RegionPlan
 from shovels.plan import Action
 
 
 def test_a_settled_keeper_looks_about_every_five_seconds_and_never_in_step() -> None:
-    pace = Pace(random.Random(1))
+    pace = RoundTimer(random.Random(1))
     waits = [pace.settled(float(now)) for now in range(200)]
     assert min(waits) >= 0.8 * INTERVAL
     assert max(waits) <= 1.2 * INTERVAL
@@ -25,7 +25,7 @@ def test_a_settled_keeper_looks_about_every_five_seconds_and_never_in_step() -> 
 
 
 def test_at_the_start_it_looks_again_at_once_and_then_ever_more_seldom() -> None:
-    pace = Pace(random.Random(1))
+    pace = RoundTimer(random.Random(1))
     waits = [pace.unsettled(float(now)) for now in range(12)]
     assert waits[0] <= BASE
     assert waits[1] <= 2 * BASE
@@ -39,15 +39,15 @@ class OtherKeeper:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made = 0
         self.wants = True
-        monkeypatch.setattr("shovels.keeper.look", self._look)
+        monkeypatch.setattr("shovels.keeper.read_state", self._look)
         monkeypatch.setattr("shovels.keeper.carry_out", self._carry_out)
 
-    async def _look(self, *_: object) -> Look:
-        plan = Plan(parts={}, places={}, moving=(), present={})
+    async def _look(self, *_: object) -> RegionState:
+        plan = RegionPlan(parts={}, places={}, moving=(), present={})
         bounds = Bounds(max_length=10, max_bytes=1_000)
         queue = Queue("shovel.publish.oregon.1", bounds)
         action = Action(broker("oregon-client-1"), "update", "queue", queue.name, queue)
-        return Look(
+        return RegionState(
             actions=(action,) if self.wants else (),
             plan=plan,
             actual={},
@@ -55,9 +55,9 @@ class OtherKeeper:
             unread=frozenset(),
         )
 
-    async def _carry_out(self, _: object, found: Look) -> list[Done]:
+    async def _carry_out(self, _: object, found: RegionState) -> list[TriedAction]:
         self.made += len(found.actions)
-        return [Done(action) for action in found.actions]
+        return [TriedAction(action) for action in found.actions]
 
 
 def rounds(outcome: str) -> float:
@@ -68,7 +68,7 @@ async def test_a_keeper_whose_queue_another_one_makes_anew_waits_and_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = OtherKeeper(monkeypatch)
-    async with Brokers(fabric(), Credentials()) as brokers:
+    async with ManagementClients(fabric(), Credentials()) as brokers:
         keeper = Keeper(brokers, "oregon", TOPICS)
         before = [rounds(each) for each in ("unsettled", "waiting", "settled")]
         for _ in range(3):

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 from fabrics import broker
-from keepers_world import Broken, World
+from keepers_world import Broken, KeepersWorld
 from quick_time import run
 
 from newsfabric.settings import Node
-from newsfabric.topology import Broker, Link, Place
+from newsfabric.topology import Broker, KeptShovel, ShovelPlace
 from newsfabric.topology.plan import _paths
-from shovels.places import Seen, Uptimes
+from shovels.places import BrokersView, Uptimes
 from shovels.places import choose_place as _choose_place
 from shovels.plan import Actual
 
@@ -37,7 +37,7 @@ _DOWN = 3.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Profile:
+class HistoryLimits:
     """The limits of a history."""
 
     phases: int = 3
@@ -47,23 +47,23 @@ class Profile:
     most: int = 4
 
 
-USUAL = Profile()
-UNABLE = Profile(phases=1, unable=True, most=3)
+USUAL = HistoryLimits()
+UNABLE = HistoryLimits(phases=1, unable=True, most=3)
 
 
-def play(seed: int, profile: Profile = USUAL) -> None:
+def play(seed: int, profile: HistoryLimits = USUAL) -> None:
     """Play the history of ``seed``; raise :class:`Broken` if an invariant breaks."""
     run(_history(random.Random(seed), profile), began=0.0)
 
 
-async def _history(rng: random.Random, profile: Profile) -> None:
-    world = World(
+async def _history(rng: random.Random, profile: HistoryLimits) -> None:
+    world = KeepersWorld(
         rng, client=rng.randint(1, 2), core=rng.randint(1, profile.most), keepers=rng.randint(1, 3)
     )
     await _judged(world, _play(world, profile))
 
 
-async def _judged(world: World, playing: Coroutine[Any, Any, None]) -> None:
+async def _judged(world: KeepersWorld, playing: Coroutine[Any, Any, None]) -> None:
     """Play until the end, or until a keeper breaks an invariant."""
     stop = asyncio.Event()
     tasks = [asyncio.create_task(world.run(n, stop)) for n in range(len(world.keepers))]
@@ -77,7 +77,7 @@ async def _judged(world: World, playing: Coroutine[Any, Any, None]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _running(world: World) -> AsyncIterator[None]:
+async def _running(world: KeepersWorld) -> AsyncIterator[None]:
     """Run keepers until the end; an invariant that they break is raised then."""
     stop = asyncio.Event()
     tasks = [asyncio.create_task(world.run(n, stop)) for n in range(len(world.keepers))]
@@ -88,7 +88,7 @@ async def _running(world: World) -> AsyncIterator[None]:
         await asyncio.gather(*tasks)
 
 
-async def _play(world: World, profile: Profile) -> None:
+async def _play(world: KeepersWorld, profile: HistoryLimits) -> None:
     rng, loop = world.rng, asyncio.get_running_loop()
     await asyncio.sleep(_CALM)
     for _ in range(profile.phases):
@@ -108,7 +108,7 @@ async def _play(world: World, profile: Profile) -> None:
     world.judge_settled()
 
 
-def _mishap(world: World, profile: Profile) -> None:
+def _mishap(world: KeepersWorld, profile: HistoryLimits) -> None:
     rng = world.rng
     struck = rng.choice(list(world.brokers))
     found = world.brokers[struck]
@@ -127,7 +127,7 @@ def _mishap(world: World, profile: Profile) -> None:
             world.disable(struck)
 
 
-def _calm(world: World, *, away: float) -> None:
+def _calm(world: KeepersWorld, *, away: float) -> None:
     """Let a share of brokers (``away``) stay away; repair everything else."""
     world.cut_off(*world.cut)
     world.refusing = 0.0
@@ -154,7 +154,7 @@ def test_links_leave_a_broker_that_cant_run_shovels_and_come_back(seed: int) -> 
 
 async def _silent() -> None:
     """Let all shovels of a broker report that they run, and carry nothing until it restarts."""
-    world = World(random.Random(1), client=1, core=2, keepers=2)
+    world = KeepersWorld(random.Random(1), client=1, core=2, keepers=2)
     async with _running(world):
         await asyncio.sleep(_CALM)
         world.judge_settled()
@@ -188,14 +188,14 @@ def test_links_leave_a_broker_whose_shovels_bring_nothing_and_come_back_when_it_
 def test_that_is_found_out_if_what_says_that_it_runs_is_proven(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("shovels.watch.Followed.proven", lambda link, _: _hosts(link.link))
+    monkeypatch.setattr("shovels.watch.FollowedLink.proven", lambda link, _: _hosts(link.link))
     with pytest.raises(Broken):
         run(_silent(), began=0.0)
 
 
 async def _full() -> None:
     """Let a broker run out of room, die, and be back without room for a long time."""
-    world = World(random.Random(1), client=1, core=3, keepers=2)
+    world = KeepersWorld(random.Random(1), client=1, core=3, keepers=2)
     async with _running(world):
         await asyncio.sleep(_CALM)
         full = broker("oregon-core-1")
@@ -228,7 +228,7 @@ def test_that_is_found_out_if_a_full_broker_is_chosen(monkeypatch: pytest.Monkey
 
 async def _unlisted() -> None:
     """Let a broker that is only a source not list its queues; another broker dies."""
-    world = World(random.Random(1), client=1, core=3, keepers=2)
+    world = KeepersWorld(random.Random(1), client=1, core=3, keepers=2)
     async with _running(world):
         await asyncio.sleep(_CALM)
         world.brokers[broker("oregon-client-1")].unlisted = 1
@@ -249,7 +249,7 @@ def test_what_a_broker_holds_is_taken_elsewhere_also_while_it_doesnt_say_what_is
 
 async def _now_and_then(moves: list[str]) -> None:
     """Find a shovel's hosts for five minutes, while its host answers every second time."""
-    world = World(random.Random(1), client=1, core=3, keepers=1)
+    world = KeepersWorld(random.Random(1), client=1, core=3, keepers=1)
     async with _running(world):
         await asyncio.sleep(_CALM)
         world.brokers[broker("oregon-core-1")].unlisted = 2
@@ -274,7 +274,7 @@ def test_that_is_found_out_if_such_a_broker_counts_as_steady(
 ) -> None:
     observe = Uptimes.observe
 
-    def forgetful(uptimes: Uptimes, running: Mapping[Broker, bool], now: float) -> Seen:
+    def forgetful(uptimes: Uptimes, running: Mapping[Broker, bool], now: float) -> BrokersView:
         return observe(uptimes, running if any(running.values()) else {}, now)
 
     monkeypatch.setattr(Uptimes, "observe", forgetful)
@@ -288,7 +288,7 @@ async def _parted(found: list[str], keepers: int = 1) -> None:
 
     After that it can.
     """
-    world = World(random.Random(1), client=1, core=3, keepers=keepers)
+    world = KeepersWorld(random.Random(1), client=1, core=3, keepers=keepers)
     async with _running(world):
         await asyncio.sleep(_CALM)
         link = next(each for each in world.links if each.name == "receipts.1")
@@ -315,13 +315,13 @@ def test_a_source_that_a_shovel_doesnt_reach_is_tried_again_each_ten_minutes(kee
 def test_keepers_that_dont_follow_each_other_move_it_back_and_forth(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("shovels.watch.Followed.back", lambda link, *_: _sources(link.link))
+    monkeypatch.setattr("shovels.watch.FollowedLink.back", lambda link, *_: _sources(link.link))
     found: list[str] = []
     run(_parted(found, keepers=2), began=0.0)
     assert len(found) > 100
 
 
-def _hosts(link: Link) -> frozenset[Broker]:
+def _hosts(link: KeptShovel) -> frozenset[Broker]:
     return frozenset(place.host for place in link.places())
 
 
@@ -330,7 +330,7 @@ async def _cut(found: list[str]) -> None:
 
     The hosts of another shovel are found, too.
     """
-    world = World(random.Random(1), client=1, core=3, keepers=2)
+    world = KeepersWorld(random.Random(1), client=1, core=3, keepers=2)
     async with _running(world):
         await asyncio.sleep(_CALM)
         world.cut_off((0, broker("oregon-core-1")))
@@ -372,7 +372,7 @@ def test_that_is_found_out_if_a_keeper_trusts_its_own_view_alone(
         run(_cut([]), began=0.0)
 
 
-async def _refusing(world: World) -> None:
+async def _refusing(world: KeepersWorld) -> None:
     """Bring a broker back without data, while brokers refuse every second change."""
     first = broker("oregon-core-1")
     await asyncio.sleep(_CALM)
@@ -388,7 +388,7 @@ async def _refusing(world: World) -> None:
 
 def _play_refusing() -> None:
     for seed in range(8):
-        world = World(random.Random(seed), client=1, core=3, keepers=2)
+        world = KeepersWorld(random.Random(seed), client=1, core=3, keepers=2)
         run(_judged(world, _refusing(world)), began=0.0)
 
 
@@ -404,33 +404,41 @@ def test_that_is_found_out_if_nothing_waits_for_what_failed(
         _play_refusing()
 
 
-def _sources(link: Link) -> frozenset[Broker]:
+def _sources(link: KeptShovel) -> frozenset[Broker]:
     return frozenset(place.source for place in link.places())
 
 
-def _nothing_stays(*_: object) -> list[Place]:
+def _nothing_stays(*_: object) -> list[ShovelPlace]:
     return []
 
 
-def _the_first_that_works(link: Link, present: Collection[Place], seen: Seen) -> Place:
+def _the_first_that_works(
+    link: KeptShovel, present: Collection[ShovelPlace], seen: BrokersView
+) -> ShovelPlace:
     works = [p for p in link.places() if not {p.source, p.host} & seen.away]
     return (works or [link.preferred])[0]
 
 
-def _where_it_is_steady(link: Link, present: Collection[Place], seen: Seen) -> Place:
+def _where_it_is_steady(
+    link: KeptShovel, present: Collection[ShovelPlace], seen: BrokersView
+) -> ShovelPlace:
     """Choose as a keeper that has just started: it has seen no steady broker."""
     return _choose_place(link, [], seen)
 
 
-def _never_unfit(link: Link, present: Collection[Place], seen: Seen) -> Place:
+def _never_unfit(
+    link: KeptShovel, present: Collection[ShovelPlace], seen: BrokersView
+) -> ShovelPlace:
     return _choose_place(link, present, dataclasses.replace(seen, unfit={}))
 
 
-def _never_full(link: Link, present: Collection[Place], seen: Seen) -> Place:
+def _never_full(
+    link: KeptShovel, present: Collection[ShovelPlace], seen: BrokersView
+) -> ShovelPlace:
     return _choose_place(link, present, dataclasses.replace(seen, full=frozenset()))
 
 
-def _sticky(link: Link, present: Collection[Place], seen: Seen) -> Place:
+def _sticky(link: KeptShovel, present: Collection[ShovelPlace], seen: BrokersView) -> ShovelPlace:
     """Move only to the preferred place."""
     place = _choose_place(link, present, seen)
     there = [p for p in link.places() if p in present and not {p.source, p.host} & seen.away]
@@ -443,7 +451,9 @@ def _same_order(nodes: Sequence[Node], n: int) -> tuple[tuple[Node, ...], ...]:
     )
 
 
-def _steady_first(link: Link, present: Collection[Place], seen: Seen) -> Place:
+def _steady_first(
+    link: KeptShovel, present: Collection[ShovelPlace], seen: BrokersView
+) -> ShovelPlace:
     """Ignore a running shovel while its broker isn't steady."""
     there = [p for p in link.places() if p in present and {p.source, p.host} <= seen.steady]
     place = _choose_place(link, present, seen)
@@ -451,12 +461,12 @@ def _steady_first(link: Link, present: Collection[Place], seen: Seen) -> Place:
 
 
 def _own_choice_alone(
-    link: Link,
-    others: Sequence[Place],
-    present: Sequence[Place],
+    link: KeptShovel,
+    others: Sequence[ShovelPlace],
+    present: Sequence[ShovelPlace],
     actual: Mapping[Broker, Actual],
-    seen: Seen,
-) -> list[Place]:
+    seen: BrokersView,
+) -> list[ShovelPlace]:
     """Keep the other places until the shovel is at this keeper's choice, and none afterwards."""
     return list(others) if len(others) == len(present) else []
 
@@ -470,7 +480,7 @@ class Fault:
 
     puts_in: Mapping[str, Any]
     seed: int
-    profile: Profile = USUAL
+    profile: HistoryLimits = USUAL
 
 
 _CHOICE = "shovels.places.choose_place"
@@ -491,12 +501,14 @@ FAULTS = {
     "both paths have the same stand-ins": Fault(
         {"newsfabric.topology.plan._paths": _same_order}, 4
     ),
-    "a queue goes that is in use": Fault({"keepers_world.World.is_consumed": lambda *_: False}, 50),
+    "a queue goes that is in use": Fault(
+        {"keepers_world.KeepersWorld.is_consumed": lambda *_: False}, 50
+    ),
     "a broker is steady at once": Fault({"shovels.places.STEADY_AFTER": 0.0}, 0),
 }
 
 
-def _play_all(seeds: Iterable[int], profile: Profile) -> None:
+def _play_all(seeds: Iterable[int], profile: HistoryLimits) -> None:
     for seed in seeds:
         play(seed, profile)
 

@@ -10,10 +10,10 @@ from prometheus_client import Gauge
 from newsfabric.messages.reports import NodeSeen
 from newsfabric.topology import region_links
 from shovels.keeper import seen_shovels
-from shovels.nodes import ALARM, QUEUES, Answer, Misses, show_alarms, show_queues
+from shovels.nodes import ALARM, QUEUES, Misses, NodeReply, show_alarms, show_queues
 
 CLIENT, CORE = broker("oregon-client-1"), broker("oregon-core-1")
-SILENT, REFUSED = Answer(None), Answer(None, refused=True)
+SILENT, REFUSED = NodeReply(None), NodeReply(None, refused=True)
 
 
 def seen(n: int, *, running: bool = True, alarm: str = "") -> NodeSeen:
@@ -22,19 +22,19 @@ def seen(n: int, *, running: bool = True, alarm: str = "") -> NodeSeen:
 
 def test_a_broker_that_answers_runs_alarm_or_not():
     misses = Misses()
-    assert misses.runs(CORE, Answer(""))
-    assert misses.runs(CORE, Answer("memory"))
+    assert misses.runs(CORE, NodeReply(""))
+    assert misses.runs(CORE, NodeReply("memory"))
 
 
 def test_a_broker_that_refuses_is_away_at_once():
     misses = Misses()
-    assert misses.runs(CORE, Answer(""))
+    assert misses.runs(CORE, NodeReply(""))
     assert not misses.runs(CORE, REFUSED)
 
 
 def test_a_broker_that_doesnt_answer_is_away_after_three_looks_and_back_after_one():
     misses = Misses()
-    answers = [Answer(""), SILENT, SILENT, SILENT, SILENT, Answer(""), SILENT]
+    answers = [NodeReply(""), SILENT, SILENT, SILENT, SILENT, NodeReply(""), SILENT]
     found = [misses.runs(CORE, answer) for answer in answers]
     assert found == [True, True, True, False, False, True, True]
 
@@ -43,10 +43,10 @@ def test_a_broker_that_has_never_answered_is_away():
     assert not Misses().runs(CORE, SILENT)
 
 
-@given(st.lists(st.sampled_from([Answer(""), Answer("disk"), SILENT, REFUSED]), max_size=12))
-def test_what_one_broker_answers_says_nothing_of_another(answers: list[Answer]):
+@given(st.lists(st.sampled_from([NodeReply(""), NodeReply("disk"), SILENT, REFUSED]), max_size=12))
+def test_what_one_broker_answers_says_nothing_of_another(answers: list[NodeReply]):
     misses = Misses()
-    misses.runs(CORE, Answer(""))
+    misses.runs(CORE, NodeReply(""))
     for answer in answers:
         misses.runs(CLIENT, answer)
     assert misses.runs(CORE, SILENT)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pika
 import pytest
-from brokers import Brokers as Nodes
+from brokers import NamedNodes as Nodes
 from click.testing import CliRunner, Result
 from fabrics import TOPICS, broker
 from metric_values import value
@@ -25,7 +25,7 @@ from newsfabric.errors import ManagementError
 from newsfabric.messages.hops import hops
 from newsfabric.settings import Credentials, Fabric, dump_fabric
 from newsfabric.topology import Binding, Broker, declare_core
-from shovels.apply import Brokers, Status, carry_out, look, states
+from shovels.apply import ManagementClients, Status, carry_out, read_state, states
 from shovels.cli import shovels
 from shovels.keeper import RESTARTS, Keeper
 
@@ -38,13 +38,13 @@ TIMEOUT = 60.0
 
 
 @pytest.fixture
-async def brokers(known: Fabric) -> AsyncIterator[Brokers]:
-    async with Brokers(known, GUEST) as opened:
+async def brokers(known: Fabric) -> AsyncIterator[ManagementClients]:
+    async with ManagementClients(known, GUEST) as opened:
         yield opened
 
 
-async def _apply(brokers: Brokers) -> None:
-    done = await carry_out(brokers, await look(brokers, "oregon", TOPICS))
+async def _apply(brokers: ManagementClients) -> None:
+    done = await carry_out(brokers, await read_state(brokers, "oregon", TOPICS))
     assert [(each.action, each.error) for each in done if each.error] == []
 
 
@@ -59,15 +59,15 @@ async def _until(check: Callable[[], Awaitable[bool]]) -> None:
 RUN = {"publish.oregon.1": "running", "receipts.1": "running"}.items()
 
 
-async def _running(brokers: Brokers) -> bool:
+async def _running(brokers: ManagementClients) -> bool:
     found = await states(brokers, [CLIENT, CORE])
     seen = [s for each in found.values() if isinstance(each, Status) for s in each.shovels]
     return {s.name: s.state for s in seen}.items() >= RUN
 
 
-async def test_applying_twice_changes_nothing_the_second_time(brokers: Brokers) -> None:
+async def test_applying_twice_changes_nothing_the_second_time(brokers: ManagementClients) -> None:
     await _apply(brokers)
-    again = await look(brokers, "oregon", TOPICS)
+    again = await read_state(brokers, "oregon", TOPICS)
     assert again.actions == ()
     assert again.unreachable == {}
     assert {link: str(place.host) for link, place in again.plan.places.items()} == {
@@ -76,18 +76,18 @@ async def test_applying_twice_changes_nothing_the_second_time(brokers: Brokers) 
     }
 
 
-async def test_a_plan_changes_nothing(brokers: Brokers) -> None:
+async def test_a_plan_changes_nothing(brokers: ManagementClients) -> None:
     await _apply(brokers)
     api = brokers.apis[CORE]
     await api.delete_shovel("publish.oregon.1")
     for _ in range(2):
-        found = await look(brokers, "oregon", TOPICS)
+        found = await read_state(brokers, "oregon", TOPICS)
         assert [(a.verb, a.name) for a in found.actions] == [("create", "publish.oregon.1")]
     await _apply(brokers)
 
 
 async def test_a_message_keeps_everything_on_its_way_even_a_publishers_name(
-    brokers: Brokers, nodes: Nodes
+    brokers: ManagementClients, nodes: Nodes
 ) -> None:
     await _apply(brokers)
     await _until(lambda: _running(brokers))
@@ -197,7 +197,9 @@ async def test_a_message_that_names_its_user_needs_a_direct_shovel_or_the_tag_im
                 await api.delete_queue(queue)
 
 
-async def test_what_is_no_longer_wanted_goes_and_what_isnt_ours_stays(brokers: Brokers) -> None:
+async def test_what_is_no_longer_wanted_goes_and_what_isnt_ours_stays(
+    brokers: ManagementClients,
+) -> None:
     await _apply(brokers)
     core, client = brokers.apis[CORE], brokers.apis[CLIENT]
     stale = dict((await core.shovels())["publish.oregon.1"])
@@ -205,13 +207,13 @@ async def test_what_is_no_longer_wanted_goes_and_what_isnt_ours_stays(brokers: B
     await core.put_shovel("archive", stale)
     await client.put_queue("shovel.publish.oregon.9", {})
     await client.put_queue("desk", {})
-    found = await look(brokers, "oregon", TOPICS)
+    found = await read_state(brokers, "oregon", TOPICS)
     assert [(a.verb, a.kind, a.name) for a in found.actions] == [
         ("delete", "shovel", "publish.atlantis.1"),
         ("delete", "queue", "shovel.publish.oregon.9"),
     ]
     await carry_out(brokers, found)
-    assert (await look(brokers, "oregon", TOPICS)).actions == ()
+    assert (await read_state(brokers, "oregon", TOPICS)).actions == ()
     assert "archive" in await core.shovels()
     assert "desk" in await client.queues()
     await core.delete_shovel("archive")
@@ -225,17 +227,17 @@ async def test_what_publishers_say_of_their_queues_hides_nothing_from_a_keeper(
     monkeypatch.setattr("newsfabric.brokers.management.MAX_ANSWER_BYTES", 100_000)
     client = next(node for node in known.region("oregon").client if node.name == CLIENT.name)
     url = pika.URLParameters(GUEST.in_url(client.amqp_url))
-    async with Brokers(known, GUEST) as brokers:
+    async with ManagementClients(known, GUEST) as brokers:
         with pika.BlockingConnection(url) as publisher:
             channel = publisher.channel()
             for _ in range(120):
                 channel.queue_declare("", exclusive=True, arguments={"x": "y" * 900})
             with pytest.raises(ManagementError):
                 await brokers.apis[CLIENT].queues()
-            assert (await look(brokers, "oregon", TOPICS)).unreachable == {}
+            assert (await read_state(brokers, "oregon", TOPICS)).unreachable == {}
 
 
-async def test_a_keeper_mends_what_somebody_broke(brokers: Brokers) -> None:
+async def test_a_keeper_mends_what_somebody_broke(brokers: ManagementClients) -> None:
     stop = asyncio.Event()
     keeper = Keeper(brokers, "oregon", TOPICS)
     keeping = asyncio.create_task(keeper.run(stop))
@@ -257,7 +259,7 @@ async def test_a_keeper_mends_what_somebody_broke(brokers: Brokers) -> None:
 
 
 async def test_a_shovel_that_says_it_runs_and_moves_nothing_is_made_anew(
-    brokers: Brokers, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+    brokers: ManagementClients, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("newsfabric.brokers.watch.SILENT_AFTER", 2.0)
     monkeypatch.setattr("shovels.watch.SILENT_AFTER", 2.0)
@@ -284,7 +286,7 @@ async def test_a_shovel_that_says_it_runs_and_moves_nothing_is_made_anew(
 
 
 async def test_a_shovel_that_is_stored_and_doesnt_run_comes_back_by_itself(
-    brokers: Brokers, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+    brokers: ManagementClients, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shovels.watch.MISSING_AFTER", 1.0)
     monkeypatch.setattr("shovels.keeper.INTERVAL", 0.5)
@@ -310,7 +312,7 @@ _ENDS_A_SHOVEL = """
 
 
 async def test_a_broker_whose_management_api_hangs_delays_nothing_on_another(
-    known: Fabric, brokers: Brokers
+    known: Fabric, brokers: ManagementClients
 ) -> None:
     await _apply(brokers)
     await brokers.apis[CORE].delete_shovel("publish.oregon.1")
@@ -322,7 +324,7 @@ async def test_a_broker_whose_management_api_hangs_delays_nothing_on_another(
         hanging = f"http://127.0.0.1:{silent.getsockname()[1]}"
         nodes = (dataclasses.replace(client, management_url=hanging),)
         one_hangs = Fabric((dataclasses.replace(region, client=nodes),))
-        async with Brokers(one_hangs, GUEST, timeout=3600.0) as asked:
+        async with ManagementClients(one_hangs, GUEST, timeout=3600.0) as asked:
             keeping = asyncio.create_task(Keeper(asked, "oregon", TOPICS).run(stop))
             try:
 
@@ -360,7 +362,7 @@ class _Thief:
                 connection.process_data_events(time_limit=0.1)
 
 
-async def test_a_keepers_queues_go_with_it(brokers: Brokers) -> None:
+async def test_a_keepers_queues_go_with_it(brokers: ManagementClients) -> None:
     stop = asyncio.Event()
     keeper = Keeper(brokers, "oregon", TOPICS)
     keeping = asyncio.create_task(keeper.run(stop))
@@ -380,7 +382,7 @@ async def test_a_keepers_queues_go_with_it(brokers: Brokers) -> None:
     await _until(gone)
 
 
-async def _keepers_queues(brokers: Brokers) -> int:
+async def _keepers_queues(brokers: ManagementClients) -> int:
     queues = [*await brokers.apis[CORE].queues()]
     queues += [*await brokers.apis[CLIENT].queues()]
     return sum(name.startswith("keeper.oregon.") for name in queues)
@@ -391,19 +393,19 @@ async def _ready(keeper: Keeper) -> bool:
 
 
 async def test_a_broker_that_doesnt_say_how_its_shovels_are_has_none_that_run_and_a_reason(
-    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+    brokers: ManagementClients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(_: Management) -> None:
         raise ManagementError("HTTP 500", status=500)
 
     await _apply(brokers)
     monkeypatch.setattr(Management, "shovel_states", fail)
-    found = (await look(brokers, "oregon", TOPICS)).actual[CORE]
-    assert (found.states, found.unsaid) == ({}, "HTTP 500")
+    found = (await read_state(brokers, "oregon", TOPICS)).actual[CORE]
+    assert (found.states, found.states_error) == ({}, "HTTP 500")
     assert "publish.oregon.1" in found.shovels
 
 
-async def test_two_keepers_agree(brokers: Brokers) -> None:
+async def test_two_keepers_agree(brokers: ManagementClients) -> None:
     first, second = (Keeper(brokers, "oregon", TOPICS) for _ in range(2))
     core = brokers.apis[CORE]
     await core.delete_shovel("publish.oregon.1")
@@ -469,7 +471,7 @@ def test_status_shows_each_shovel(known: Fabric, tmp_path: Path) -> None:
 
 def _in_loop(known: Fabric, at: Broker, work: Callable[[Management], Awaitable[object]]) -> None:
     async def run() -> None:
-        async with Brokers(known, GUEST) as brokers:
+        async with ManagementClients(known, GUEST) as brokers:
             await work(brokers.apis[at])
 
     asyncio.run(run())

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newsfabric.settings import Credentials, Fabric
-from newsfabric.topology import Broker, Place, brokers_of, region_links
-from shovels.places import STEADY_AFTER, Seen, Uptimes, choose_place, plan_now
+from newsfabric.topology import Broker, ShovelPlace, brokers_of, region_links
+from shovels.places import STEADY_AFTER, BrokersView, Uptimes, choose_place, plan_now
 from shovels.plan import Action, Actual, diff
 
 CLIENT = broker("oregon-client-1")
@@ -36,7 +36,7 @@ def _look(
     there = {at: _cut_off(found, away) for at, found in answering(actual, away).items()}
     links = region_links(known, "oregon", TOPICS)
     hosts = frozenset(there)
-    seen = Seen(
+    seen = BrokersView(
         frozenset(away),
         hosts - frozenset(begun),
         unfit=unfit or {},
@@ -143,7 +143,7 @@ def test_the_stand_in_stays_while_the_shovel_before_it_runs_and_brings_nothing()
     assert _hosts(beside) == {FIRST, THIRD}
     brokers = frozenset(beside)
     for proven, gone in (({THIRD}, set()), ({FIRST, THIRD}, {THIRD}), (set(), set())):
-        seen = Seen(steady=brokers, proven={link.id: frozenset(proven)})
+        seen = BrokersView(steady=brokers, proven={link.id: frozenset(proven)})
         plan = plan_now(known, "oregon", TOPICS, beside, seen, CREDENTIALS)
         assert plan.places[link.id] == link.preferred
         found = diff("oregon", plan.parts, beside, CREDENTIALS)
@@ -213,15 +213,15 @@ def test_a_shovel_isnt_made_where_it_cant_be_made_to_run() -> None:
     assert link.name == "publish.oregon.1"
     settled = frozenset(brokers_of(known))
 
-    def chosen(*unfit: Broker, away: Collection[Broker] = NOBODY) -> Place:
+    def chosen(*unfit: Broker, away: Collection[Broker] = NOBODY) -> ShovelPlace:
         steady = settled - frozenset(away)
-        seen = Seen(frozenset(away), steady, unfit={link.id: frozenset(unfit)})
+        seen = BrokersView(frozenset(away), steady, unfit={link.id: frozenset(unfit)})
         return choose_place(link, [link.preferred], seen)
 
-    assert chosen(FIRST) == Place(CLIENT, THIRD)
-    assert chosen(FIRST, THIRD) == Place(CLIENT, SECOND)
-    assert chosen(FIRST, away={THIRD, SECOND}) == Place(CLIENT, FIRST)
-    assert chosen(FIRST, THIRD, away={SECOND}) == Place(CLIENT, FIRST)
+    assert chosen(FIRST) == ShovelPlace(CLIENT, THIRD)
+    assert chosen(FIRST, THIRD) == ShovelPlace(CLIENT, SECOND)
+    assert chosen(FIRST, away={THIRD, SECOND}) == ShovelPlace(CLIENT, FIRST)
+    assert chosen(FIRST, THIRD, away={SECOND}) == ShovelPlace(CLIENT, FIRST)
 
 
 def test_a_shovel_isnt_put_on_a_broker_without_room_and_takes_from_one() -> None:
@@ -229,36 +229,38 @@ def test_a_shovel_isnt_put_on_a_broker_without_room_and_takes_from_one() -> None
     links = {link.name: link for link in region_links(known, "oregon", TOPICS)}
     steady = frozenset(brokers_of(known))
 
-    def chosen(name: str, *full: Broker) -> Place:
+    def chosen(name: str, *full: Broker) -> ShovelPlace:
         link = links[name]
-        return choose_place(link, [link.preferred], Seen(steady=steady, full=frozenset(full)))
+        return choose_place(
+            link, [link.preferred], BrokersView(steady=steady, full=frozenset(full))
+        )
 
-    assert chosen("publish.oregon.1", FIRST) == Place(CLIENT, THIRD)
-    assert chosen("publish.oregon.1", FIRST, THIRD) == Place(CLIENT, SECOND)
-    assert chosen("publish.oregon.1", FIRST, SECOND, THIRD) == Place(CLIENT, FIRST)
-    assert chosen("publish.oregon.1", CLIENT) == Place(CLIENT, FIRST)
-    assert chosen("receipts.1", FIRST) == Place(FIRST, CLIENT)
+    assert chosen("publish.oregon.1", FIRST) == ShovelPlace(CLIENT, THIRD)
+    assert chosen("publish.oregon.1", FIRST, THIRD) == ShovelPlace(CLIENT, SECOND)
+    assert chosen("publish.oregon.1", FIRST, SECOND, THIRD) == ShovelPlace(CLIENT, FIRST)
+    assert chosen("publish.oregon.1", CLIENT) == ShovelPlace(CLIENT, FIRST)
+    assert chosen("receipts.1", FIRST) == ShovelPlace(FIRST, CLIENT)
 
 
 def test_a_source_isnt_away_for_the_shovel_that_runs_from_it() -> None:
     known = _oregon(3)
     actual = _settled(known)
     # Only this keeper can't reach it.
-    seen = Seen(frozenset({FIRST}), frozenset(actual) - {FIRST})
+    seen = BrokersView(frozenset({FIRST}), frozenset(actual) - {FIRST})
     there = answering(actual, {FIRST})
     plan = plan_now(known, "oregon", TOPICS, there, seen, CREDENTIALS)
-    assert plan.places["oregon/client/receipts.1"] == Place(FIRST, CLIENT)
-    assert plan.places["oregon/core/publish.oregon.1"] == Place(CLIENT, THIRD)
+    assert plan.places["oregon/client/receipts.1"] == ShovelPlace(FIRST, CLIENT)
+    assert plan.places["oregon/core/publish.oregon.1"] == ShovelPlace(CLIENT, THIRD)
 
 
 def test_a_source_that_works_is_left_only_for_one_that_came_back() -> None:
     known = _oregon(3)
     links = {link.name: link for link in region_links(known, "oregon", TOPICS)}
     link, steady = links["receipts.1"], frozenset(brokers_of(known))
-    at = Place(THIRD, CLIENT)
+    at = ShovelPlace(THIRD, CLIENT)
 
     def chosen(back: Collection[Broker], unfit: Collection[Broker] = NOBODY) -> Broker:
-        found = Seen(
+        found = BrokersView(
             steady=steady, back={link.id: frozenset(back)}, unfit={link.id: frozenset(unfit)}
         )
         return choose_place(link, [at], found).source
@@ -275,7 +277,7 @@ def test_what_another_keeper_has_chosen_is_fit_and_stays() -> None:
     links = [link.id for link in region_links(known, "oregon", TOPICS)]
     name = "oregon/client/receipts.1"
     for sources, stays in (({FIRST}, THIRD), ({FIRST, THIRD}, FIRST)):
-        seen = Seen(
+        seen = BrokersView(
             steady=frozenset(moved),
             unfit={name: frozenset({THIRD})},
             back=dict.fromkeys(links, frozenset(moved)),

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newsfabric.brokers.watch import RESTART_CAP, SILENT_AFTER
-from newsfabric.topology import Broker, Place, region_links
-from shovels.watch import LEFT_FOR, MISSING_AFTER, TRIES, UNFIT_FOR, Missing, Watch
+from newsfabric.topology import Broker, ShovelPlace, region_links
+from shovels.watch import LEFT_FOR, MISSING_AFTER, TRIES, UNFIT_FOR, CanaryWatch, Missing
 
 CLIENT, CORE = broker("oregon-client-1"), broker("oregon-core-1")
 CORE_2 = broker("oregon-core-2")
@@ -29,11 +29,11 @@ ALL_RUN = {
 PUBLISH = "oregon/core/publish.oregon.1"
 
 
-def _watch(*, core: int = 1) -> Watch:
-    return Watch(region_links(fabric(core=core), "oregon", TOPICS), random.Random(1))
+def _watch(*, core: int = 1) -> CanaryWatch:
+    return CanaryWatch(region_links(fabric(core=core), "oregon", TOPICS), random.Random(1))
 
 
-def _second(watch: Watch, now: float, *, broken: str = "") -> None:
+def _second(watch: CanaryWatch, now: float, *, broken: str = "") -> None:
     """Send canaries to each source; they arrive through each shovel except the ``broken`` one."""
     for source, exchange in watch.sources:
         watch.sent(source, exchange, now)
@@ -43,7 +43,7 @@ def _second(watch: Watch, now: float, *, broken: str = "") -> None:
 
 
 def _due(
-    watch: Watch,
+    watch: CanaryWatch,
     now: float,
     *,
     states: Mapping[Broker, Mapping[str, str]] = ALL_RUN,
@@ -120,7 +120,7 @@ def test_what_nobody_keeps_is_nobodys_canary() -> None:
     watch = _watch()
     watch.arrived(CORE, "publish.atlantis.1", 1.0, 1.1)
     assert set(watch.ages(2.0).values()) == {None}
-    assert [each["canary_age_ms"] for each in watch.document(2.0)["shovels"]] == [None] * 4
+    assert [each["canary_age_ms"] for each in watch.links_document(2.0)["shovels"]] == [None] * 4
     assert _due(watch, 1e6, states={CORE: {**ALL_RUN[CORE], "archive": "terminated"}}) == []
 
 
@@ -174,7 +174,7 @@ def test_nothing_is_made_anew_while_a_broker_of_it_is_away(seconds: list[str]) -
 
 
 def _until_unfit(
-    watch: Watch, states: Mapping[Broker, Mapping[str, str]], name: str = PUBLISH
+    watch: CanaryWatch, states: Mapping[Broker, Mapping[str, str]], name: str = PUBLISH
 ) -> int:
     for second in range(1000):
         _due(watch, float(second), states=states)
@@ -198,7 +198,7 @@ def test_after_two_tries_in_vain_a_shovel_is_made_elsewhere_and_after_ten_minute
 def test_a_broker_is_fit_again_as_soon_as_the_shovel_brings_something_there() -> None:
     watch = _watch(core=2)
     at = _until_unfit(watch, {CORE: {}})
-    watch.looked({PUBLISH: Place(CLIENT, CORE_2)}, {}, float(at))
+    watch.looked({PUBLISH: ShovelPlace(CLIENT, CORE_2)}, {}, float(at))
     _due(watch, at + 1.0, states={CORE: {"publish.oregon.1": "running"}})
     assert watch.unfit(at + 1.0)[PUBLISH] == {CORE}
     watch.arrived(CORE, "publish.oregon.1", at + 1.5, at + 2.0)
@@ -242,7 +242,7 @@ def test_a_shovel_with_one_host_takes_from_another_broker_after_two_tries_in_vai
     assert watch.unfit(at)[name] == {CORE}
 
 
-def _until_unfit_of_silence(watch: Watch, host: Broker, began: int = 0) -> int:
+def _until_unfit_of_silence(watch: CanaryWatch, host: Broker, began: int = 0) -> int:
     """Let ``publish.oregon.1`` run silently on ``host``; return the second when that is unfit."""
     for second in range(began, began + 1000):
         watch.sent(CLIENT, "publish", float(second))
@@ -265,7 +265,7 @@ def test_a_shovel_that_stays_silent_is_made_elsewhere_after_two_tries_in_vain() 
 def test_that_a_silent_shovel_says_it_runs_doesnt_make_its_broker_fit_again() -> None:
     watch = _watch(core=2)
     at = _until_unfit_of_silence(watch, CORE)
-    watch.looked({PUBLISH: Place(CLIENT, CORE_2)}, {}, float(at))
+    watch.looked({PUBLISH: ShovelPlace(CLIENT, CORE_2)}, {}, float(at))
     both = {host: {"publish.oregon.1": "running"} for host in (CORE, CORE_2)}
     for second in range(at + 1, at + 100):
         watch.sent(CLIENT, "publish", float(second))
@@ -297,7 +297,7 @@ def test_a_shovel_that_may_go_elsewhere_isnt_hopeless() -> None:
 def test_a_broker_that_was_away_is_fit_again() -> None:
     watch = _watch(core=2)
     at = _until_unfit_of_silence(watch, CORE)
-    watch.looked({PUBLISH: Place(CLIENT, CORE_2)}, {}, float(at))
+    watch.looked({PUBLISH: ShovelPlace(CLIENT, CORE_2)}, {}, float(at))
     _due(watch, at + 1.0, states={CORE_2: {"publish.oregon.1": "running"}}, away={CORE})
     assert watch.unfit(at + 1.0)[PUBLISH] == set()
 
@@ -305,7 +305,7 @@ def test_a_broker_that_was_away_is_fit_again() -> None:
 def test_a_shovel_that_is_silent_elsewhere_too_gets_as_many_tries_there() -> None:
     watch = _watch(core=2)
     at = _until_unfit_of_silence(watch, CORE)
-    watch.looked({PUBLISH: Place(CLIENT, CORE_2)}, {}, float(at))
+    watch.looked({PUBLISH: ShovelPlace(CLIENT, CORE_2)}, {}, float(at))
     again = _until_unfit_of_silence(watch, CORE_2, at + 1)
     assert again - at >= (TRIES + 1) * SILENT_AFTER
     assert watch.unfit(again + 0.5)[PUBLISH] == {CORE, CORE_2}
@@ -339,7 +339,7 @@ def test_a_link_may_go_back_to_a_source_that_came_back_since_and_to_any_after_te
     watch = _watch(core=2)
     links = {link.name: link for link in region_links(fabric(core=2), "oregon", TOPICS)}
     link = links["receipts.1"]
-    away = Place(CORE_2, CLIENT)
+    away = ShovelPlace(CORE_2, CLIENT)
     watch.looked({link.id: away}, {link.id: [link.preferred]}, 10.0)
     assert watch.known()[link.id] == {CORE, CORE_2}
     # The new source, which was chosen at 10.0, is seen in use only now.
@@ -359,7 +359,7 @@ def test_a_source_that_another_keeper_chose_is_fit() -> None:
     watch = _watch(core=2)
     link = next(x for x in region_links(fabric(core=2), "oregon", TOPICS) if x.name == "receipts.1")
     at = _until_unfit(watch, {CLIENT: {}}, link.id)
-    other = Place(CORE_2, CLIENT)
+    other = ShovelPlace(CORE_2, CLIENT)
     watch.looked({link.id: other}, {link.id: [link.preferred]}, float(at))
     watch.looked({link.id: other}, {link.id: [other]}, at + 5.0)
     assert watch.unfit(at + 5.0)[link.id] == {CORE}
@@ -375,7 +375,7 @@ def test_a_link_is_left_to_those_who_removed_its_stand_in_for_a_minute() -> None
     link = next(
         x for x in region_links(fabric(core=2), "oregon", TOPICS) if x.name == "publish.oregon.1"
     )
-    other = Place(CLIENT, CORE_2)
+    other = ShovelPlace(CLIENT, CORE_2)
     watch.looked({link.id: other}, {link.id: []}, 0.0, unsteady={CORE})
     assert watch.left(0.0) == set()
     watch.looked({link.id: other}, {link.id: [other]}, 5.0, unsteady={CORE})
@@ -389,7 +389,7 @@ def test_a_link_that_went_with_its_broker_isnt_left_to_anyone() -> None:
     link = next(
         x for x in region_links(fabric(core=2), "oregon", TOPICS) if x.name == "publish.oregon.1"
     )
-    other = Place(CLIENT, CORE_2)
+    other = ShovelPlace(CLIENT, CORE_2)
     watch.looked({link.id: other}, {link.id: [other]}, 5.0, unsteady={CORE})
     watch.looked({link.id: other}, {link.id: []}, 10.0, unsteady={CORE, CORE_2})
     assert watch.left(10.0) == set()

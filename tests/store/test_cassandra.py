@@ -19,10 +19,10 @@ from localfabric.nodes.ports import free_ports
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import open_store
-from newsfabric.store._cassandra_session import Session
+from newsfabric.store._cassandra_session import CassandraSession
 from newsfabric.store._unreadable import UNREADABLE
 from newsfabric.store.cassandra import CassandraStore
-from newsfabric.store.logs import DirectoryRow, Log, Number, State
+from newsfabric.store.logs import DirectoryRow, Log, Number, NumberState
 from newsfabric.topics import TopicPolicy, TopicTable
 
 T = TypeVar("T")
@@ -126,8 +126,8 @@ async def test_half_of_a_number_is_what_no_router_wrote_and_it_is_counted(store,
         f" WHERE topic = 'news.breaking' AND day = {START_MS // rows.DAY_MS}"
         f" AND id = {batch[3].id} AND router = '{LOG.router}' AND epoch = {LOG.epoch} AND seq = 4"
     )
-    expected = [Number(e.seq, State.MESSAGE, e) for e in batch]
-    expected[3] = Number(4, State.HALF)
+    expected = [Number(e.seq, NumberState.MESSAGE, e) for e in batch]
+    expected[3] = Number(4, NumberState.HALF)
     before = value(UNREADABLE)
     assert await store.numbers(LOG, first=1, last=8, limit=100) == expected
     assert value(UNREADABLE) == before + 1
@@ -143,9 +143,9 @@ async def test_a_log_row_that_names_no_message_is_half_and_stops_no_other(store,
         f" VALUES ('{LOG.router}', {LOG.epoch}, 0, 2, 'news.breaking', {id_})"
     )
     assert await store.numbers(LOG, first=1, last=3, limit=100) == [
-        Number(1, State.MESSAGE, envelope(1)),
-        Number(2, State.HALF),
-        Number(3, State.MESSAGE, envelope(3)),
+        Number(1, NumberState.MESSAGE, envelope(1)),
+        Number(2, NumberState.HALF),
+        Number(3, NumberState.MESSAGE, envelope(3)),
     ]
 
 
@@ -165,7 +165,7 @@ async def test_a_node_that_does_not_answer_is_unavailable_and_then_works_again(s
 
 
 async def test_requests_wait_for_their_turn_and_too_many_fail_at_once(cassandra, keyspace, frozen):
-    session = Session(keyspace.address, None, in_flight=2, waiting=3)
+    session = CassandraSession(keyspace.address, None, in_flight=2, waiting=3)
     await session.read(*CHECK)
     with frozen():
         reads = [asyncio.create_task(session.read(*CHECK)) for _ in range(5)]
@@ -177,7 +177,7 @@ async def test_requests_wait_for_their_turn_and_too_many_fail_at_once(cassandra,
 
 
 async def test_giving_up_a_write_gives_its_turn_back(keyspace, frozen):
-    session = Session(keyspace.address, None, in_flight=1)
+    session = CassandraSession(keyspace.address, None, in_flight=1)
     await session.read(*CHECK)
     with frozen():
         given_up = asyncio.create_task(session.read(*CHECK))
@@ -192,7 +192,7 @@ async def test_a_session_reads_the_list_of_nodes_again_until_it_is_closed(keyspa
     def rereading() -> list[asyncio.Task[object]]:
         return [task for task in asyncio.all_tasks() if task.get_name() == "store nodes"]
 
-    session = Session(keyspace.address, None)
+    session = CassandraSession(keyspace.address, None)
     assert rereading() == []
     await session.read(*CHECK)
     assert len(rereading()) == 1
@@ -257,8 +257,8 @@ async def test_an_answer_has_more_rows_than_a_page_of_the_driver(store, keyspace
 
 
 async def test_a_node_says_what_time_it_is_once_however_often_it_is_asked(store):
-    (told_ms,) = await store.clocks_ms()
-    assert abs(told_ms - time.time() * 1000) < 5_000
+    (stated_ms,) = await store.clocks_ms()
+    assert abs(stated_ms - time.time() * 1000) < 5_000
 
 
 async def test_a_log_whose_names_ended_before_its_row_is_named_again(keyspace):

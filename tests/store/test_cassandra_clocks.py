@@ -12,7 +12,7 @@ import pytest
 from newsfabric.errors import StoreUnavailable
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import open_store
-from newsfabric.store._cassandra_session import Session
+from newsfabric.store._cassandra_session import CassandraSession
 from newsfabric.store.cassandra import CassandraStore
 from newsfabric.topics import TopicPolicy, TopicTable
 
@@ -32,12 +32,14 @@ def answered_by(monkeypatch: pytest.MonkeyPatch, nodes: Iterable[int]) -> Iterat
     """Let these nodes answer the store's requests in turn, node n with time n; return the rest."""
     left = iter(nodes)
 
-    async def read(session: Session, statement: str, values: Sequence[Any], *, at: str) -> Any:
+    async def read(
+        session: CassandraSession, statement: str, values: Sequence[Any], *, at: str
+    ) -> Any:
         assert (statement, at) == (rows.CLOCK, "oregon")
         node = next(left)
         return [(NODES[node], node)]
 
-    monkeypatch.setattr(Session, "read", read)
+    monkeypatch.setattr(CassandraSession, "read", read)
     return left
 
 
@@ -67,6 +69,6 @@ async def test_a_node_that_does_not_answer_makes_the_store_say_nothing(
     async def read(*_: Any, **__: Any) -> Any:
         raise StoreUnavailable("away")
 
-    monkeypatch.setattr(Session, "read", read)
+    monkeypatch.setattr(CassandraSession, "read", read)
     with pytest.raises(StoreUnavailable):
         await store.clocks_ms()

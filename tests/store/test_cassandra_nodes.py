@@ -127,7 +127,7 @@ def test_one_of_two_nodes_that_is_killed_leaves_its_region_whole(nodes: LocalCas
         made.register_listener(presence)
         session = made.connect()
         hear_of_both(made)
-        presence.look()
+        presence.note_nodes()
         assert presence.is_whole(time.monotonic())
         nodes.kill("oregon-store-2")
         deadline = time.monotonic() + PATIENCE

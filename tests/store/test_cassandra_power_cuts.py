@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from acknowledged_writes import TOPICS, Writer, lost
-from power_cuts import Disk
+from power_cuts import CutDisk
 
 from bench.store import with_tables
 from localfabric.nodes.cassandra import LocalCassandra
@@ -30,7 +30,7 @@ PATIENCE = 120.0
 class Replicas:
     """Three nodes, each on a disk of its own."""
 
-    def __init__(self, nodes: LocalCassandra, disks: dict[str, Disk]) -> None:
+    def __init__(self, nodes: LocalCassandra, disks: dict[str, CutDisk]) -> None:
         self.nodes = nodes
         self.disks = disks
         self.url = nodes.url(KEYSPACE)
@@ -76,7 +76,7 @@ def replicas(
     nodes = LocalCassandra(folder / "nodes", cassandra_home, nodes=3)
     with contextlib.ExitStack() as ending:
         disks = {
-            node.name: Disk(node.folder, folder / "disks" / node.name, journal=True)
+            node.name: CutDisk(node.folder, folder / "disks" / node.name, journal=True)
             for node in nodes.nodes
         }
         for disk in disks.values():

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from newsfabric.store._cassandra_presence import Presence
 
 
-class Driver:
+class FakeNodeList:
     """The driver's list of nodes, and its events."""
 
     def __init__(self, **centres: str) -> None:
@@ -25,7 +25,7 @@ class Driver:
                 self.presence.on_add(node)
         for name, node in self.nodes.items():
             node.datacenter = self.centres[name]
-        self.presence.look()
+        self.presence.note_nodes()
 
     def down(self, name: str) -> None:
         self.nodes[name].is_up = False
@@ -39,8 +39,8 @@ class Driver:
         return self.presence.is_whole(time.monotonic() + later)
 
 
-def connected(**centres: str) -> Driver:
-    driver = Driver(**centres)
+def connected(**centres: str) -> FakeNodeList:
+    driver = FakeNodeList(**centres)
     driver.connect()
     return driver
 
@@ -71,7 +71,7 @@ def test_one_of_several_and_nodes_of_other_regions_change_nothing() -> None:
 
 
 def test_a_process_that_begins_while_all_are_away_notices_their_return() -> None:
-    driver = Driver(a="oregon", c="dublin")
+    driver = FakeNodeList(a="oregon", c="dublin")
     # The driver reports no more events of this node once its region is known.
     driver.down("a")
     driver.connect()

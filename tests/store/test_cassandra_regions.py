@@ -25,7 +25,7 @@ from newsfabric.store._cassandra_presence import LONG_WAIT
 from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
 from newsfabric.store._cassandra_url import parse_address
 from newsfabric.store.cassandra import CassandraStore
-from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number, State
+from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number, NumberState
 from newsfabric.topics import TopicPolicy, TopicTable
 
 pytestmark = [pytest.mark.slow, pytest.mark.cassandra, pytest.mark.timeout(600)]
@@ -94,7 +94,7 @@ async def test_while_a_node_hangs_numbers_are_read_elsewhere_and_so_is_what_need
 ):
     log = Log("oregon", "oregon-router-8", START_MS)
     batch = [envelope(n, at=n, topic="news.hangs", router=log.router) for n in range(1, 6)]
-    expected = [Number(e.seq, State.MESSAGE, e) for e in batch]
+    expected = [Number(e.seq, NumberState.MESSAGE, e) for e in batch]
     async with opened(regions, "oregon") as store, opened(regions, "dublin") as other:
         await _until_it_works(lambda: store.write(batch))
         await _until_it_has(other, "news.hangs", batch)
@@ -112,7 +112,7 @@ async def test_while_a_node_hangs_numbers_are_read_elsewhere_and_so_is_what_need
 async def test_numbers_are_read_at_home_and_nothing_is_concluded_while_home_is_away(regions):
     log = Log("oregon", "oregon-router-9", START_MS)
     batch = [envelope(n, at=n, topic="news.numbers", router=log.router) for n in range(1, 21)]
-    expected = [Number(e.seq, State.MESSAGE, e) for e in batch]
+    expected = [Number(e.seq, NumberState.MESSAGE, e) for e in batch]
 
     def ask(store: CassandraStore, *, at_home: bool) -> Coroutine[Any, Any, list[Number]]:
         return store.numbers(log, first=1, last=100, limit=100, at_home=at_home)
@@ -217,7 +217,7 @@ async def test_what_a_damaged_sstable_has_lost_another_region_is_asked_for(regio
         with pytest.raises(StoreUnavailable, match="1 failure"):
             await store.numbers(log, first=1, last=100, limit=100, at_home=True)
         numbers = await store.numbers(log, first=1, last=100, limit=100)
-        assert numbers == [Number(e.seq, State.MESSAGE, e) for e in batch]
+        assert numbers == [Number(e.seq, NumberState.MESSAGE, e) for e in batch]
         assert await store.history("news.damaged", limit=100) == batch
 
 
@@ -237,7 +237,7 @@ async def test_of_three_nodes_one_with_a_damaged_sstable_leaves_and_the_others_h
         await asyncio.to_thread(nodes.start, "oregon-store-1")
         async with opened(nodes, "oregon", "damaged") as store:
             await _until_it_works(store.check)
-            whole = [Number(e.seq, State.MESSAGE, e) for e in batch]
+            whole = [Number(e.seq, NumberState.MESSAGE, e) for e in batch]
             read = functools.partial(store.numbers, log, first=1, last=100, limit=100)
             # Reads fail that find the damage, and reads until the others know the node is down.
             async with asyncio.timeout(60):

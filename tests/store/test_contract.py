@@ -16,9 +16,9 @@ from envelopes import START_MS, envelope
 from stores import SHORT_TTL_MS, SHORTEST_MS, STORES, TOPICS, TTL_MS
 
 from newsfabric.messages.envelope import MAX_MS, Envelope
-from newsfabric.messages.mailbox import ANNOUNCEMENT, Kept, MarkKind, UserMark
+from newsfabric.messages.mailbox import ANNOUNCEMENT, KeptMessage, MarkKind, UserMark
 from newsfabric.store import Store
-from newsfabric.store.logs import Log, Number, State
+from newsfabric.store.logs import Log, Number, NumberState
 from newsfabric.store.rules import clock_ms
 
 
@@ -212,7 +212,7 @@ async def test_the_publishers_expiration_ends_it_sooner_but_not_its_number(store
     assert await store.history("news.breaking", limit=1) == []
     assert await store.latest("news.breaking", limit=1) == []
     assert await all_of(store) == []
-    assert await number_of(store, short) == Number(1, State.MESSAGE, short)
+    assert await number_of(store, short) == Number(1, NumberState.MESSAGE, short)
 
 
 async def test_an_expiration_beyond_the_ttl_does_not_lengthen_it(store, clock):
@@ -232,9 +232,9 @@ async def test_the_number_of_what_nobody_reads_any_more_is_a_message_for_ten_min
     await store.write([short])
     clock.ms = START_MS + SHORTEST_MS - 1
     assert await all_of(store, "markets.dax") == []
-    assert await number_of(store, short) == Number(1, State.MESSAGE, short)
+    assert await number_of(store, short) == Number(1, NumberState.MESSAGE, short)
     clock.ms = START_MS + SHORTEST_MS
-    assert await number_of(store, short) == Number(1, State.GONE)
+    assert await number_of(store, short) == Number(1, NumberState.GONE)
 
 
 async def test_a_topic_that_topics_toml_no_longer_has_keeps_its_history(store):
@@ -289,7 +289,7 @@ async def test_copies_with_one_id_are_both_kept_in_the_order_of_their_routers(st
     assert await store.since("news.breaking", from_ms=0, limit=1) == [ours]
     assert await store.history("news.breaking", limit=10) == [theirs]
     for copy in (ours, theirs):
-        assert await number_of(store, copy) == Number(copy.seq, State.MESSAGE, copy)
+        assert await number_of(store, copy) == Number(copy.seq, NumberState.MESSAGE, copy)
 
 
 async def test_a_router_that_restarted_writes_another_log(store):
@@ -298,7 +298,7 @@ async def test_a_router_that_restarted_writes_another_log(store):
     await store.write([before, after])
     assert await all_of(store) == [before, after]
     for copy in (before, after):
-        assert await number_of(store, copy) == Number(1, State.MESSAGE, copy)
+        assert await number_of(store, copy) == Number(1, NumberState.MESSAGE, copy)
 
 
 async def test_the_last_moment_an_id_can_hold_is_within_reach(store):
@@ -402,7 +402,7 @@ def marked(e: Envelope, kind: MarkKind, at: int) -> UserMark:
     return UserMark(topic=e.topic, id=e.id, kind=kind, at_ms=START_MS + at)
 
 
-async def mailbox(store: Store, user: str = "42", limit: int = 1_000) -> list[Kept]:
+async def mailbox(store: Store, user: str = "42", limit: int = 1_000) -> list[KeptMessage]:
     (found,) = await store.mailboxes([f"user.{user}"], limit=limit)
     return found
 
@@ -410,10 +410,10 @@ async def mailbox(store: Store, user: str = "42", limit: int = 1_000) -> list[Ke
 async def test_an_individual_message_is_in_its_users_mailbox_and_everywhere_else_too(store):
     written = letter(1, key="bill", version=3, traceparent=FULL.traceparent)
     await store.write([written])
-    assert await mailbox(store) == [Kept(written)]
+    assert await mailbox(store) == [KeptMessage(written)]
     assert await store.history("user.42", limit=10) == [written]
     assert await all_of(store, "user.42") == [written]
-    assert await number_of(store, written) == Number(1, State.MESSAGE, written)
+    assert await number_of(store, written) == Number(1, NumberState.MESSAGE, written)
 
 
 async def test_a_mailbox_is_its_users_alone(store):
@@ -464,8 +464,8 @@ async def test_a_mailbox_with_a_lot_of_marks_comes_with_all_of_them(store):
     dismissed = [marked(e, "dismiss", 400) for e in written[5:]]
     await store.mark([*(mark for each in marks for mark in each), *dismissed])
     ours, theirs = await store.mailboxes(["user.42", "user.43"], limit=10)
-    assert ours == [Kept(e, each) for e, each in zip(written[:5], marks[:5], strict=True)]
-    assert theirs == [Kept(few)]
+    assert ours == [KeptMessage(e, each) for e, each in zip(written[:5], marks[:5], strict=True)]
+    assert theirs == [KeptMessage(few)]
 
 
 async def test_a_user_may_have_mailboxes_on_several_topics(store):
@@ -474,7 +474,7 @@ async def test_a_user_may_have_mailboxes_on_several_topics(store):
     read = marked(written[1], "read", 10)
     await store.mark([read, marked(written[2], "dismiss", 10)])
     found = await store.mailboxes(["user.42", "bills.42"], limit=10)
-    assert found == [[Kept(written[0])], [Kept(written[1], (read,))]]
+    assert found == [[KeptMessage(written[0])], [KeptMessage(written[1], (read,))]]
 
 
 async def test_a_mailbox_never_gives_more_than_a_thousand(store):
@@ -488,9 +488,9 @@ async def test_what_was_dismissed_is_in_no_mailbox_but_in_the_history(store):
     await store.write(written)
     dismissal = marked(written[1], "dismiss", 50)
     await store.mark([dismissal])
-    assert await mailbox(store) == [Kept(written[0]), Kept(written[2])]
+    assert await mailbox(store) == [KeptMessage(written[0]), KeptMessage(written[2])]
     assert await store.history("user.42", limit=10) == written
-    assert await store.kept("user.42", written[1].id) == Kept(written[1], (dismissal,))
+    assert await store.kept("user.42", written[1].id) == KeptMessage(written[1], (dismissal,))
 
 
 async def test_what_was_dismissed_makes_room_for_older_ones(store):
@@ -505,8 +505,8 @@ async def test_a_message_comes_with_its_marks(store):
     marks = (marked(written, "ack", 10), marked(written, "read", 20))
     await store.write([written])
     await store.mark(marks[::-1])
-    assert await mailbox(store) == [Kept(written, marks)]
-    assert await store.kept("user.42", written.id) == Kept(written, marks)
+    assert await mailbox(store) == [KeptMessage(written, marks)]
+    assert await store.kept("user.42", written.id) == KeptMessage(written, marks)
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
@@ -517,7 +517,7 @@ async def test_of_marks_of_one_kind_the_earliest_stands_whichever_is_written_fir
     marks = [marked(written, "read", at) for at in (1_000_000, 1_000_001, 90_000_000)]
     for n in order:
         await store.mark([marks[n], marks[n]])
-    assert await mailbox(store) == [Kept(written, (marks[0],))]
+    assert await mailbox(store) == [KeptMessage(written, (marks[0],))]
 
 
 # Copies may be twelve and a half minutes apart (docs/guarantees.md, S4).
@@ -554,7 +554,7 @@ async def test_a_mark_says_nothing_of_another_users_message(store):
     await store.write([ours, theirs])
     await store.mark([marked(ours, "dismiss", 10)])
     assert await mailbox(store) == []
-    assert await mailbox(store, "43") == [Kept(theirs)]
+    assert await mailbox(store, "43") == [KeptMessage(theirs)]
 
 
 async def test_marking_nothing_is_allowed(store):
@@ -567,7 +567,7 @@ async def test_an_expired_message_is_in_no_mailbox(store, clock):
     await store.write([soon, later])
     assert len(await mailbox(store)) == 2
     clock.ms = START_MS + 20_000
-    assert await mailbox(store) == [Kept(later)]
+    assert await mailbox(store) == [KeptMessage(later)]
     assert await store.kept("user.42", soon.id) is None
     clock.ms = START_MS + TTL_MS + 1
     assert await mailbox(store) == []
@@ -577,7 +577,7 @@ async def test_an_announcement_of_a_mark_is_in_no_mailbox(store):
     written = letter(1)
     told = letter(2, at=1, type=ANNOUNCEMENT)
     await store.write([written, told])
-    assert await mailbox(store) == [Kept(written)]
+    assert await mailbox(store) == [KeptMessage(written)]
     assert await store.kept("user.42", told.id) is None
     assert await store.history("user.42", limit=10) == [written, told]
 

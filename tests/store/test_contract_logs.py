@@ -10,7 +10,7 @@ from envelopes import START_MS, envelope
 from stores import SHORTEST_MS, TTL_MS
 
 from newsfabric.store import Store
-from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number, State
+from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number, NumberState
 from newsfabric.store.rules import MAX_SPAN
 
 LOG = Log("oregon", "oregon-router-1", START_MS)
@@ -28,12 +28,12 @@ async def read(store: Store, first: int, last: int, log: Log = LOG) -> list[Numb
 async def test_a_number_is_read_as_the_message_that_was_written_with_it(store):
     batch = [envelope(n, at=n, topic=f"news.{n % 3}") for n in (1, 2, 3, 7)]
     await store.write(batch)
-    assert await read(store, 1, 10) == [Number(e.seq, State.MESSAGE, e) for e in batch]
+    assert await read(store, 1, 10) == [Number(e.seq, NumberState.MESSAGE, e) for e in batch]
 
 
 async def test_numbers_are_those_of_one_log(store):
     await store.write([envelope(1), envelope(2, epoch=START_MS + 1), envelope(3, router="other")])
-    assert await read(store, 1, 10) == [Number(1, State.MESSAGE, envelope(1))]
+    assert await read(store, 1, 10) == [Number(1, NumberState.MESSAGE, envelope(1))]
 
 
 async def test_only_the_numbers_asked_for_are_read_and_the_first_of_them(store):
@@ -66,13 +66,13 @@ async def test_numbers_up_to_the_largest_are_read_across_blocks(store):
 async def test_more_numbers_than_one_page_has_are_read_whole(store):
     batch = [envelope(n, at=n, topic=f"news.{n % 2}") for n in range(1, 601)]
     await store.write(batch)
-    assert await read(store, 1, 600) == [Number(e.seq, State.MESSAGE, e) for e in batch]
+    assert await read(store, 1, 600) == [Number(e.seq, NumberState.MESSAGE, e) for e in batch]
 
 
 async def test_at_home_the_same_numbers_are_read(store):
     await store.write([envelope(1)])
     home = await store.numbers(LOG, first=1, last=9, limit=9, at_home=True)
-    assert home == [Number(1, State.MESSAGE, envelope(1))]
+    assert home == [Number(1, NumberState.MESSAGE, envelope(1))]
 
 
 async def test_void_numbers_are_void_and_can_be_said_again(store):
@@ -80,9 +80,9 @@ async def test_void_numbers_are_void_and_can_be_said_again(store):
     await store.void(LOG, [4])
     await store.write([envelope(3)])
     assert await read(store, 1, 5) == [
-        Number(2, State.VOID),
-        Number(3, State.MESSAGE, envelope(3)),
-        Number(4, State.VOID),
+        Number(2, NumberState.VOID),
+        Number(3, NumberState.MESSAGE, envelope(3)),
+        Number(4, NumberState.VOID),
     ]
 
 
@@ -90,7 +90,7 @@ async def test_a_void_number_takes_the_place_of_a_message_and_stays(store, clock
     await store.write([envelope(1)])
     await store.void(LOG, [1])
     await store.write([envelope(1)])
-    assert await read(store, 1, 1) == [Number(1, State.VOID)]
+    assert await read(store, 1, 1) == [Number(1, NumberState.VOID)]
 
 
 async def test_a_message_whose_time_is_over_is_gone_and_its_number_still_there(store, clock):
@@ -98,13 +98,13 @@ async def test_a_message_whose_time_is_over_is_gone_and_its_number_still_there(s
     await store.write([short, envelope(2)])
     clock.ms = START_MS + SHORTEST_MS - 1
     assert await read(store, 1, 2) == [
-        Number(1, State.MESSAGE, short),
-        Number(2, State.MESSAGE, envelope(2)),
+        Number(1, NumberState.MESSAGE, short),
+        Number(2, NumberState.MESSAGE, envelope(2)),
     ]
     clock.ms += 1
-    assert (await read(store, 1, 2))[0] == Number(1, State.GONE)
+    assert (await read(store, 1, 2))[0] == Number(1, NumberState.GONE)
     clock.ms = START_MS + TTL_MS
-    assert await read(store, 1, 2) == [Number(1, State.GONE), Number(2, State.GONE)]
+    assert await read(store, 1, 2) == [Number(1, NumberState.GONE), Number(2, NumberState.GONE)]
 
 
 async def test_at_home_the_same_directory_is_read(store):

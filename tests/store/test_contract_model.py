@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from stores import SHORT_TTL_MS, SHORTEST_MS, STORES, TOPICS, TTL_MS, Opener
 
 from newsfabric.messages.envelope import Envelope, id_of, identity_of
-from newsfabric.store.logs import Log, Number, State
+from newsfabric.store.logs import Log, Number, NumberState
 
 TIMES = [0, 1, 2, 900, 1_000, 590_000]
 
 
-class Model:
+class StoreModel:
     """The contract, computed in the simplest way."""
 
     def __init__(self, clock: Clock) -> None:
@@ -34,9 +34,9 @@ class Model:
         ends = {"markets.dax": max(SHORT_TTL_MS, SHORTEST_MS)}
         ours = [e for e in self.rows.values() if (e.router, e.epoch) == (log.router, log.epoch)]
         found = [
-            Number(e.seq, State.MESSAGE, e)
+            Number(e.seq, NumberState.MESSAGE, e)
             if self.clock.ms < _routed(e) + ends.get(e.topic, TTL_MS)
-            else Number(e.seq, State.GONE)
+            else Number(e.seq, NumberState.GONE)
             for e in sorted(ours, key=lambda e: e.seq)
         ]
         return found[:limit]
@@ -153,7 +153,7 @@ def agrees_with_the_model(
     async def scenario(folder: Path) -> None:
         clock = Clock()
         store = opener(folder, TOPICS, clock)
-        model = Model(clock)
+        model = StoreModel(clock)
         try:
             for batch in batches:
                 await store.write(batch)

@@ -21,7 +21,7 @@ from newsfabric.messages.envelope import Envelope
 from newsfabric.messages.mailbox import UserMark
 from newsfabric.store import _unreadable
 from newsfabric.store._unreadable import UNREADABLE
-from newsfabric.store.logs import Log, Number, State
+from newsfabric.store.logs import Log, Number, NumberState
 from newsfabric.store.sqlite import SqliteStore
 
 LOG = Log("oregon", "oregon-router-1", START_MS)
@@ -125,9 +125,9 @@ async def test_a_message_with_a_flipped_bit_is_said_and_its_number_is_missing(
     caplog.set_level(logging.WARNING, "newsfabric.store")
     async with opened(path) as store:
         numbers = await store.numbers(LOG, first=1, last=MANY, limit=MANY)
-        (half,) = (number for number in numbers if number.state is State.HALF)
+        (half,) = (number for number in numbers if number.state is NumberState.HALF)
         spoilt = next(e for e in MESSAGES if e.seq == half.seq)
-        others = [Number(e.seq, State.MESSAGE, e) for e in MESSAGES if e is not spoilt]
+        others = [Number(e.seq, NumberState.MESSAGE, e) for e in MESSAGES if e is not spoilt]
         assert [number for number in numbers if number != half] == others
         history = await store.history(spoilt.topic, limit=1_000)
         assert [e.id for e in history if not e.body] == [spoilt.id]

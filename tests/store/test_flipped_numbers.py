@@ -13,7 +13,7 @@ from envelopes import START_MS, Clock, envelope
 from stores import SHORTEST_MS, TOPICS
 
 from newsfabric.store import _sqlite_logs, rules
-from newsfabric.store.logs import Log, Number, State
+from newsfabric.store.logs import Log, Number, NumberState
 from newsfabric.store.sqlite import SqliteStore
 
 LOG = Log("oregon", "oregon-router-1", START_MS)
@@ -89,11 +89,11 @@ def with_each_bit_flipped(path: Path, content: bytes, places: range) -> Iterator
 @pytest.mark.parametrize(
     ("topic", "void", "now_ms", "is_now"),
     [
-        ("news.breaking", False, START_MS + 500, State.MESSAGE),
-        (EIGHT, False, START_MS + 500, State.MESSAGE),
-        (SHORT, False, START_MS + 500, State.MESSAGE),
-        (SHORT, False, LATER, State.GONE),
-        (EIGHT, True, START_MS + 500, State.VOID),
+        ("news.breaking", False, START_MS + 500, NumberState.MESSAGE),
+        (EIGHT, False, START_MS + 500, NumberState.MESSAGE),
+        (SHORT, False, START_MS + 500, NumberState.MESSAGE),
+        (SHORT, False, LATER, NumberState.GONE),
+        (EIGHT, True, START_MS + 500, NumberState.VOID),
     ],
 )
 async def test_a_flipped_bit_of_a_row_makes_no_number_over_void_or_another(
@@ -112,7 +112,7 @@ async def test_a_flipped_bit_of_a_row_makes_no_number_over_void_or_another(
             found = numbers(path, now_ms, first, last)
             assert [n.seq for n in found] == sorted({n.seq for n in found}), f"bit {bit}"
             assert all(first <= n.seq <= last for n in found), f"bit {bit}"
-            told = [n for n in found if n.state is not State.HALF]
+            told = [n for n in found if n.state is not NumberState.HALF]
             assert [n for n in told if n not in whole] == [], f"bit {bit}"
 
 
@@ -123,8 +123,8 @@ async def test_a_row_whose_topic_has_changed_is_missing_and_not_over(tmp_path):
         # As if its topic were one that is kept for ten minutes.
         connection.execute("UPDATE log SET topic = ? WHERE seq = 1", (SHORT,))
     found = numbers(path, LATER, 1, FLIPPED)
-    assert found[0] == Number(1, State.HALF)
-    assert found[-1] == Number(FLIPPED, State.GONE)
+    assert found[0] == Number(1, NumberState.HALF)
+    assert found[-1] == Number(FLIPPED, NumberState.GONE)
 
 
 async def test_rows_of_the_release_before_are_over_and_void_as_they_were(tmp_path):
@@ -135,5 +135,5 @@ async def test_rows_of_the_release_before_are_over_and_void_as_they_were(tmp_pat
         connection.execute("UPDATE log SET kept_until = ? WHERE seq = ?", (ends, FLIPPED))
         connection.execute("UPDATE log SET topic = '', id = '' WHERE seq = 1")
     found = numbers(path, LATER, 1, FLIPPED)
-    assert found[0] == Number(1, State.VOID)
-    assert found[-1] == Number(FLIPPED, State.GONE)
+    assert found[0] == Number(1, NumberState.VOID)
+    assert found[-1] == Number(FLIPPED, NumberState.GONE)

@@ -7,7 +7,7 @@ from envelopes import START_MS, Clock, envelope
 
 from newsfabric.errors import StoreError
 from newsfabric.messages.envelope import ms_of_id
-from newsfabric.store.logs import Log, Number, State
+from newsfabric.store.logs import Log, Number, NumberState
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 
@@ -32,8 +32,8 @@ async def test_at_its_bound_the_oldest_go_and_the_newest_stay(store):
     numbers = await store.numbers(log, first=1, last=199, limit=200)
     dropped = 200 - len(kept)
     assert numbers == [
-        *(Number(n, State.GONE) for n in range(1, dropped)),
-        *(Number(e.seq, State.MESSAGE, e) for e in kept),
+        *(Number(n, NumberState.GONE) for n in range(1, dropped)),
+        *(Number(e.seq, NumberState.MESSAGE, e) for e in kept),
     ]
 
 

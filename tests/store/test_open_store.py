@@ -36,5 +36,5 @@ def test_anything_else_is_a_config_error_that_says_what_to_write(url):
 def test_a_services_store_is_that_of_its_region():
     check_region("sqlite:news.db", "oregon")
     check_region("cassandra://10.0.0.1/news?dc=oregon", "oregon")
-    with pytest.raises(ConfigError, match="says dc=dc1, and this service is of region oregon"):
+    with pytest.raises(ConfigError, match="has dc=dc1, and this service is of region oregon"):
         check_region("cassandra://10.0.0.1/news?dc=dc1", "oregon")

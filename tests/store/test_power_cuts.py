@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from acknowledged_writes import TOPICS, Writer, lost
-from power_cuts import Disk
+from power_cuts import CutDisk
 
 from newsfabric.store.sqlite import SqliteStore
 
@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
-def disk(power_cuts: None, tmp_path: Path) -> Iterator[Disk]:
-    with Disk(tmp_path / "mount", tmp_path / "disk") as made:
+def disk(power_cuts: None, tmp_path: Path) -> Iterator[CutDisk]:
+    with CutDisk(tmp_path / "mount", tmp_path / "disk") as made:
         yield made
 
 

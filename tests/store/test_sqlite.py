@@ -22,7 +22,7 @@ from newsfabric.store import _sqlite_file as file
 from newsfabric.store import _sqlite_logs as logs
 from newsfabric.store import _sqlite_reads as reads
 from newsfabric.store._unreadable import UNREADABLE
-from newsfabric.store.logs import Log, Number, State
+from newsfabric.store.logs import Log, Number, NumberState
 from newsfabric.store.sqlite import SqliteStore
 from newsfabric.topics import TopicPolicy, TopicTable
 
@@ -252,8 +252,8 @@ async def test_half_of_a_number_is_what_no_router_wrote_and_others_say_so(path, 
     store = SqliteStore(path, TOPICS, now_ms=Clock())
     await store.write(batch)
     _spoil(path, "UPDATE messages SET rest = ? WHERE id = ?", rest.encode(), batch[3].id)
-    expected = [Number(e.seq, State.MESSAGE, e) for e in batch]
-    expected[3] = Number(4, State.HALF)
+    expected = [Number(e.seq, NumberState.MESSAGE, e) for e in batch]
+    expected[3] = Number(4, NumberState.HALF)
     log = Log("oregon", "oregon-router-1", START_MS)
     before = value(UNREADABLE)
     assert await store.numbers(log, first=1, last=8, limit=100) == expected

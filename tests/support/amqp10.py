@@ -79,7 +79,7 @@ def target(address: bytes = NULL) -> bytes:
     return described(_TARGET, address)
 
 
-class Connection:
+class Amqp10Connection:
     """A connection of ``user``: a context manager. :class:`Ended` if the broker ends it."""
 
     def __init__(self, port: int, user: str, password: str) -> None:

@@ -53,7 +53,7 @@ _ID: Final = "00000000-0000-7000-8000-000000000001"
 _PATIENCE: Final = 2_000
 
 
-class _Reader(Connection):
+class _CollectingReader(Connection):
     """A reader that keeps every push it is sent."""
 
     transport = "websocket"
@@ -120,7 +120,7 @@ def _situations() -> list[tuple[str, dict[str, Any], bool]]:
     return rows
 
 
-async def _settled(reader: _Reader, count: int) -> None:
+async def _settled(reader: _CollectingReader, count: int) -> None:
     for _ in range(_PATIENCE):
         if len(reader.sent) >= count:
             return
@@ -138,7 +138,7 @@ def _shape(push: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _answer(core: Core, who: str, verb: dict[str, Any], has_topic: bool) -> Any:
-    reader = _Reader(core)
+    reader = _CollectingReader(core)
     said: list[dict[str, Any]] = []
     if who != "nobody":
         said.append({"action": "login", "token": token(who)})
@@ -158,7 +158,7 @@ async def _answer(core: Core, who: str, verb: dict[str, Any], has_topic: bool) -
 
 async def _bad_tokens(core: Core) -> dict[str, Any]:
     """Return the number of bad tokens that end a connection, and the push that ends it."""
-    reader = _Reader(core)
+    reader = _CollectingReader(core)
     while reader.is_open:
         reader.received('{"action": "login", "token": "not a token"}')
     return {"after": len(reader.sent) - 1, "push": reader.sent[-1]}

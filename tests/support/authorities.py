@@ -7,7 +7,7 @@ import datetime
 import os
 from pathlib import Path
 
-from operations.certificates.making import Pair, Role, make_authority, make_certificate
+from operations.certificates.making import CertificatePair, Role, make_authority, make_certificate
 
 HOST = "127.0.0.1"
 DAY = datetime.timedelta(days=1)
@@ -33,7 +33,7 @@ class Authority:
         self.file = folder / f"{name}-authority.pem"
         self.file.write_bytes(self._pair.certificate)
 
-    def sign(self, *names: str, role: Role = "server", days: float = 3) -> Pair:
+    def sign(self, *names: str, role: Role = "server", days: float = 3) -> CertificatePair:
         """Return a certificate that ends ``days`` after yesterday: below 1, it has expired."""
         asked = names or (HOST,)
         return make_certificate(self._pair, asked, [role], now=self._begins, lifetime=days * DAY)
@@ -47,7 +47,7 @@ class Authority:
         return found
 
 
-def put(pair: Pair, files: Certified) -> None:
+def put(pair: CertificatePair, files: Certified) -> None:
     """Replace certificate and key in ``files`` by ``pair``, each file atomically."""
     for path, content in ((files.key, pair.key), (files.certificate, pair.certificate)):
         new = path.with_suffix(".new")

@@ -111,7 +111,7 @@ class BoardDesk:
         given = {"desk": self}
         return Application(
             [
-                (r"/board", PageHandler, files),
+                (r"/board", BoardFileHandler, files),
                 (r"/board\.json", DocumentHandler, given),
                 (r"/board/stream", StreamHandler, given),
                 (r"/board/plots\.json", PlotsHandler, given),
@@ -134,7 +134,7 @@ class FileHandler(StaticFileHandler):
         self.set_header("Cache-Control", "no-cache")
 
 
-class PageHandler(FileHandler):
+class BoardFileHandler(FileHandler):
     async def get(self) -> None:  # type: ignore[override]
         await super().get("board.html")
 

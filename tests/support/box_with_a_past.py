@@ -41,7 +41,7 @@ NOW = BEGAN + 600
 LOW = 90
 
 
-class Store(MemoryStore):
+class GatedStore(MemoryStore):
     """A store that counts reads. Each read finds its rows at once, and then waits for ``gate``."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Store(MemoryStore):
         return found
 
 
-class Box:
+class BegunBox:
     """A gateway that has just begun."""
 
     def __init__(self, limits: HubLimits | None = None) -> None:
@@ -73,7 +73,7 @@ class Box:
         logs = Logs(int(NOW * 1000))
         logs.begin([DirectoryRow(OREGON, low=LOW)], now=NOW)
         self.hub = Hub(TABLE, logs, limits)
-        self.store = Store()
+        self.store = GatedStore()
         self.tasks = Tasks()
         told = GatewaySettings(name="box", region="oregon")
         self.rewinds = Rewinds(
@@ -105,8 +105,8 @@ class Box:
 
 
 @pytest.fixture
-async def box() -> AsyncIterator[Box]:
-    box = Box()
+async def box() -> AsyncIterator[BegunBox]:
+    box = BegunBox()
     yield box
     await box.tasks.close()
 

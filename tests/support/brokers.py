@@ -7,19 +7,19 @@ from pathlib import Path
 
 from localfabric.nodes.ports import free_ports
 from localfabric.nodes.rabbitmq import LocalBrokers, LocalNode
-from localfabric.world.broker import Broker, entrance
+from localfabric.world.broker import WorldBroker, entrance
 from localfabric.world.processes import ProcessId, arguments_of, marked, pause, unpause
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.settings import Node
 
 
-class Brokers(LocalBrokers):
+class NamedNodes(LocalBrokers):
     """Named nodes below ``folder``. Ports stay the same over restarts."""
 
     def __init__(self, folder: Path, home: RabbitmqHome, names: Sequence[str]) -> None:
         epmd, *ports = free_ports(1 + 3 * len(names))
         brokers = [
-            Broker(
+            WorldBroker(
                 name=name,
                 folder=folder / name,
                 amqp_port=ports.pop(),

@@ -21,7 +21,7 @@ from newsfabric.topology.rights import publisher
 GUEST = Credentials()
 
 
-class Region:
+class ClientRegion:
     """A region. ``answers`` returns the router's reply to the n-th message; None means no reply."""
 
     consumer: Consumer
@@ -149,7 +149,7 @@ class Region:
         self.publisher.publish_nowait(topology.TO_QUEUES, encoded)
 
 
-class Regions:
+class ClientRegions:
     """A factory of regions on one broker, which deletes them at the end. Made by :meth:`on`."""
 
     def __init__(self, node: Node, management: Management, stack: AsyncExitStack) -> None:
@@ -163,13 +163,13 @@ class Regions:
             stack.callback(management.close)
             yield cls(node, management, stack)
 
-    async def __call__(self, name: str, *, queue: bool = True) -> Region:
-        region = Region(name, self._node, self._management)
+    async def __call__(self, name: str, *, queue: bool = True) -> ClientRegion:
+        region = ClientRegion(name, self._node, self._management)
         self._stack.push_async_callback(region.close)
         return await region.open(queue=queue)
 
 
-def settings(*regions: Region | str, **given: Any) -> dict[str, Any]:
+def settings(*regions: ClientRegion | str, **given: Any) -> dict[str, Any]:
     """Return a driver's settings, with a pause so long that the driver itself retries nothing."""
     urls = [region if isinstance(region, str) else region.url for region in regions]
     return {"regions": urls, "app_id": "cms", "send_again": 10.0, **given}

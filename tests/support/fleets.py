@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from loads import load
 
 from newsfabric.messages.control import LoadReport
-from wholesale.scaler.brain import Brain
 from wholesale.scaler.choice import Decision
+from wholesale.scaler.deciding import Scaler
 from wholesale.scaler.drivers import Instance
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
-PLAN = Plan(
+PLAN = ScalingPlan(
     per_box=1000, headroom=0.3, boot=60.0, drain=60.0, zones=1, least=1, most=50, calm=120.0
 )
 
@@ -25,9 +25,9 @@ def report(box: str = "b1", connections: int = 0, **fields: object) -> LoadRepor
 class Fleet:
     """A brain and its input: ``says`` has each box's report, None for a silent box."""
 
-    def __init__(self, plan: Plan = PLAN, *, now: float = 10_000.0) -> None:
+    def __init__(self, plan: ScalingPlan = PLAN, *, now: float = 10_000.0) -> None:
         self.plan = plan
-        self.brain = Brain("oregon", plan)
+        self.scaler = Scaler("oregon", plan)
         self.now = now
         self.says: dict[str, LoadReport | None] = {}
         self.born: dict[str, float] | None = {}
@@ -51,13 +51,13 @@ class Fleet:
 
     def list(self) -> None:
         if self.born is None:
-            self.brain.listed(None, now=self.now)
+            self.scaler.listed(None, now=self.now)
             return
         instances = [
             Instance(name, self.now - at, self.zones.get(name, ""))
             for name, at in self.born.items()
         ]
-        self.brain.listed(instances, now=self.now)
+        self.scaler.listed(instances, now=self.now)
 
     def second(self) -> Decision:
         """Let one second pass."""
@@ -65,9 +65,9 @@ class Fleet:
         for said in self.says.values():
             if said is not None:
                 at = dataclasses.replace(said, sent_ms=int(self.now * 1000))
-                self.brain.hear(at, now=self.now)
+                self.scaler.note_report(at, now=self.now)
         self.list()
-        return self.brain.decide(now=self.now, driver_well=self.driver_well)
+        return self.scaler.decide(now=self.now, driver_well=self.driver_well)
 
     def run(self, seconds: float) -> Decision:
         """Let ``seconds`` pass; return the last decision."""
@@ -80,5 +80,5 @@ class Fleet:
             yield self.second()
 
     def kinds(self) -> dict[str, str]:
-        assert self.brain.sight is not None
-        return {box.name: box.kind for box in self.brain.sight.boxes}
+        assert self.scaler.view is not None
+        return {box.name: box.kind for box in self.scaler.view.boxes}

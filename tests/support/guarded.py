@@ -25,7 +25,7 @@ from localfabric.nodes.rabbitmq import LocalNode
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.settings import Credentials
 from newsfabric.topics import PublisherRights, TopicTable, parse_topics
-from newsfabric.topology import Cluster, Part, Role, client_definitions, core_definitions
+from newsfabric.topology import BrokerObjects, Cluster, Role, client_definitions, core_definitions
 from newsfabric.topology.rights import publisher
 from newsfabric.topology.roles import cluster_users, operator
 
@@ -115,7 +115,9 @@ def guarded(role: Role, folder: Path, home: RabbitmqHome) -> Iterator[Guarded]:
         document = core_definitions(TOPICS, users, passwords)
     else:
         users += map(publisher, PUBLISHERS)
-        document = client_definitions(Part(), users, {user.name: _PASSWORD for user in users})
+        document = client_definitions(
+            BrokerObjects(), users, {user.name: _PASSWORD for user in users}
+        )
     definitions = folder / "definitions.json"
     definitions.write_text(json.dumps(document), "utf-8")
     local = LocalNode(folder, home, definitions=definitions, for_publishers=role == "client")

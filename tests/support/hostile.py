@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 
 from newsfabric.amqp.channel import Channel
-from newsfabric.amqp.connection import Connection, open_connection
+from newsfabric.amqp.connection import BrokerConnection, open_connection
 from newsfabric.amqp.fields import encode_short
 from newsfabric.amqp.parameters import parameters_of
 from newsfabric.settings import Credentials
@@ -51,7 +51,7 @@ def filling(frame_max: int, reply_to: str, message_id: str) -> bytes:
 class Hostile:
     """A publisher that breaks the rules."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: BrokerConnection) -> None:
         self._connection = connection
 
     @classmethod

@@ -3,7 +3,7 @@
 A broker answers its management API late or not at all, or refuses a change. It dies and starts
 again, with its content or empty. It hangs, or one keeper can't reach it. Until its next start it
 can't run shovels, or its shovels run but carry nothing. It has no room for messages, also after a
-start. The methods ``judge_…`` of :class:`World` check the keepers' actions:
+start. The methods ``judge_…`` of :class:`KeepersWorld` check the keepers' actions:
 
 (a) after a long time without faults, each link is at its preferred place, and nothing else is left;
 (b) while some brokers are away for long, every link that can work does;
@@ -30,17 +30,17 @@ from newsfabric.topology import (
     Binding,
     Broker,
     Exchange,
-    Link,
-    Place,
+    KeptShovel,
+    ShovelPlace,
     brokers_of,
     region_links,
     shovel_plan,
 )
-from shovels.apply import Brokers
+from shovels.apply import ManagementClients
 from shovels.keeper import Keeper
 from shovels.places import STEADY_AFTER
 from shovels.plan import Actual, owned_queue, owned_shovel
-from shovels.watch import Watch
+from shovels.watch import CanaryWatch
 
 REGION: Final = "oregon"
 # Seconds from a shovel's start until it runs.
@@ -85,7 +85,7 @@ class ModelBroker:
         self.held = dataclasses.replace(self.held, **held)
 
 
-class World:
+class KeepersWorld:
     """The brokers of a fabric and their states, and the ``keepers`` of :data:`REGION`."""
 
     def __init__(self, rng: random.Random, *, client: int, core: int, keepers: int) -> None:
@@ -117,7 +117,7 @@ class World:
             patch.setattr("shovels.apply.Management", management)
             patch.setattr("shovels.nodes.Management", management)
             rng = random.Random(self.rng.random())
-            return Keeper(Brokers(self.fabric, CREDENTIALS), REGION, TOPICS, rng)
+            return Keeper(ManagementClients(self.fabric, CREDENTIALS), REGION, TOPICS, rng)
 
     async def run(self, n: int, stop: asyncio.Event) -> None:
         """Run keeper ``n``."""
@@ -131,7 +131,7 @@ class World:
         for task in beside:
             task.cancel()
 
-    async def _canaries(self, n: int, watch: Watch) -> None:
+    async def _canaries(self, n: int, watch: CanaryWatch) -> None:
         """Send keeper ``n``'s canaries, and let them arrive at once where shovels work."""
         while True:
             silent = {
@@ -213,11 +213,11 @@ class World:
         address = value["src-uri"].rpartition("@")[2].partition("/")[0].removesuffix(".test")
         return next(broker for broker in self.brokers if broker.name == address)
 
-    def is_at(self, link: Link, place: Place) -> bool:
+    def is_at(self, link: KeptShovel, place: ShovelPlace) -> bool:
         value = self.brokers[place.host].held.shovels.get(link.name)
         return value is not None and self._source_of(value) == place.source
 
-    def works_at(self, link: Link, place: Place) -> bool:
+    def works_at(self, link: KeptShovel, place: ShovelPlace) -> bool:
         source = self.brokers[place.source].held
         bound = source.bindings.issuperset(link.source_part().bindings)
         there = link.queue.name in source.queues and bound and self.is_at(link, place)
@@ -225,10 +225,10 @@ class World:
         host = self.brokers[place.host]
         return there and runs and not host.mute and not host.full
 
-    def working(self, link: Link) -> set[Place]:
+    def working(self, link: KeptShovel) -> set[ShovelPlace]:
         return {place for place in link.places() if self.works_at(link, place)}
 
-    def usable(self, link: Link) -> list[Place]:
+    def usable(self, link: KeptShovel) -> list[ShovelPlace]:
         """Return the places at which ``link`` can work."""
         return [
             place
@@ -301,7 +301,7 @@ class World:
         if looked <= self.disturbed:
             return
         source = self._source_of(value)
-        place = Place(source, host)
+        place = ShovelPlace(source, host)
         for link in self._links_of(host, name):
             before = self.working(link)
             if not before or place in before:
@@ -319,10 +319,10 @@ class World:
             ):
                 raise Broken(f"(e) {link.id} moves to a broker that has just begun")
 
-    def _links_of(self, host: Broker, name: str) -> Iterator[Link]:
+    def _links_of(self, host: Broker, name: str) -> Iterator[KeptShovel]:
         return (link for link in self.links if link.name == name and link.runs_on == host.cluster)
 
-    def _steady(self, link: Link, place: Place) -> bool:
+    def _steady(self, link: KeptShovel, place: ShovelPlace) -> bool:
         """Return whether the broker in which the places of ``link`` differ has run for long."""
         chosen = place.host if len(link.hosts) > 1 else place.source
         return _now() - self.brokers[chosen].began >= STEADY_AFTER
@@ -331,7 +331,7 @@ class World:
 class Api:
     """The management API of ``broker`` as keeper ``n`` sees it."""
 
-    def __init__(self, world: World, n: int, broker: Broker, timeout: float) -> None:
+    def __init__(self, world: KeepersWorld, n: int, broker: Broker, timeout: float) -> None:
         self.url = f"http://{broker}"
         self._world = world
         self._n = n
@@ -447,7 +447,7 @@ class Api:
         return found
 
 
-def _ends(places: set[Place]) -> set[str]:
+def _ends(places: set[ShovelPlace]) -> set[str]:
     return {f"{place.source} {place.host}" for place in places}
 
 

@@ -35,7 +35,7 @@ from newsfabric.errors import StoreUnavailable
 from newsfabric.messages.control import Tick, encode_tick
 from newsfabric.messages.envelope import MAX_MS, Envelope, encode, id_of, ms_of_id
 from newsfabric.store import Store
-from newsfabric.store.logs import DirectoryRow, Log, Number, State
+from newsfabric.store.logs import DirectoryRow, Log, Number, NumberState
 from newsfabric.topics import TopicPolicy, TopicTable
 from wholesale.router.closing import EndSearch
 from wholesale.router.numbering import Numbering
@@ -170,7 +170,7 @@ class NotedHub(Hub):
         super().drop(envelope)
 
 
-class Reader:
+class StayingReader:
     """A reader that stays, and its messages; like a data plane it could drop those given before."""
 
     transport, variant = "websocket", Variant.RAW
@@ -192,13 +192,13 @@ class Reader:
         raise AssertionError(reason)
 
 
-class Fabric:
+class LogFabric:
     """A gateway in HOME with all around it; each step may be called at any time."""
 
     def __init__(self) -> None:
         self.stores = Stores()
         self.offered: set[Place] = set()
-        self.reader = Reader()
+        self.reader = StayingReader()
         self.core: Core | None = None
         self.feed: Feed | None = None
         self.left: bytes | None = None
@@ -235,15 +235,15 @@ class Fabric:
         low, seq = one.numbering.low, one.numbering.give()
         made = self._envelope(one.log, seq, message)
         if fate == "void":
-            one.rows[seq] = Number(seq, State.VOID)
+            one.rows[seq] = Number(seq, NumberState.VOID)
             one.numbering.settle(seq)
             return
         one.under_way[seq] = made
         if fate == "half":
-            one.rows[seq] = Number(seq, State.HALF)
+            one.rows[seq] = Number(seq, NumberState.HALF)
         if fate in ("half", "unwritten"):
             return
-        one.rows[seq] = Number(seq, State.MESSAGE, made)
+        one.rows[seq] = Number(seq, NumberState.MESSAGE, made)
         if fate == "unpublished":
             return
         self._publish(one, made, low, way)
@@ -272,7 +272,7 @@ class Fabric:
     def resolve(self, one: Written) -> None:
         """Let the router finish: everything under way is stored, published and confirmed."""
         for seq, made in list(one.under_way.items()):
-            one.rows[seq] = Number(seq, State.MESSAGE, made)
+            one.rows[seq] = Number(seq, NumberState.MESSAGE, made)
             self._publish(one, made, one.numbering.low, ())
             self._settle(one, seq)
 
@@ -288,7 +288,7 @@ class Fabric:
     def late_rows(self, one: Written) -> None:
         """Store a dead router's unsettled messages late, after its end."""
         for seq, made in one.under_way.items():
-            one.rows[seq] = Number(seq, State.MESSAGE, made)
+            one.rows[seq] = Number(seq, NumberState.MESSAGE, made)
 
     def closes(self, one: Written) -> None:
         row = self.stores.listed[one.log]
@@ -409,7 +409,7 @@ class Fabric:
             if ended is not None and (row is None or row.ended != ended):
                 found.append(known.log)
             voids = {n for a, b in (row.voids if row else ()) for n in range(a, b + 1)}
-            voids |= {seq for seq, number in rows.items() if number.state is State.VOID}
+            voids |= {seq for seq, number in rows.items() if number.state is NumberState.VOID}
             passed = (n for a, b in known.passed for n in range(a, b + 1))
             found += [(known.log, seq) for seq in passed if seq not in voids]
         return found

@@ -9,10 +9,10 @@ from loads import load
 
 from newsfabric.messages.control import LoadReport
 from newsfabric.messages.reports import NodeSeen, Report, ShovelSeen
-from wholesale.frontdesk.board.picture import Picture, Place
+from wholesale.frontdesk.board.picture import FrontdeskPlace, Picture
 
 NOW_MS = 1_735_689_600_000
-PLACE = Place(
+PLACE = FrontdeskPlace(
     frontdesk="oregon-frontdesk-1",
     region="oregon",
     version="1.0",
@@ -47,7 +47,7 @@ LOAD = load(connections=30, deliveries_per_second=60.0, connects_per_second=2.0)
 class Told:
     """A picture that receives reports from time 0 on, and is updated every quarter of a second."""
 
-    def __init__(self, place: Place = PLACE) -> None:
+    def __init__(self, place: FrontdeskPlace = PLACE) -> None:
         self.picture = Picture(place, 0.0, NOW_MS)
         self.now = 0.0
         self.core = self.client = True
@@ -70,14 +70,14 @@ class Told:
                 sent_ms += 1
                 self.hear(*(_later(one, round(self.now * 1000) + sent_ms) for one in said))
             self.now += 0.25
-            self.look()
+            self.update_events()
 
-    def look(self) -> None:
+    def update_events(self) -> None:
         self.picture.links(core=self.core, client=self.client, now=self.now)
-        self.picture.look(self.now)
+        self.picture.update_events(self.now)
 
     def document(self, **options: Any) -> dict[str, Any]:
-        return self.picture.document(self.now, NOW_MS + round(self.now * 1000), **options)
+        return self.picture.picture_document(self.now, NOW_MS + round(self.now * 1000), **options)
 
     def region(self) -> dict[str, Any]:
         return self.picture.region(self.now, NOW_MS + round(self.now * 1000))

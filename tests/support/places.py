@@ -21,7 +21,7 @@ from newsfabric.store.logs import Log
 from newsfabric.store.memory import MemoryStore
 
 
-class Place:
+class RouterPlace:
     """A broker, a store, one router's log, and the path of the control socket."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:

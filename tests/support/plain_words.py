@@ -103,7 +103,7 @@ def findings(text: Text) -> Iterator[Finding]:
             yield Finding(text.line, "long", sentence)
 
 
-class Counts(NamedTuple):
+class WordCounts(NamedTuple):
     """Of some files: docstrings, those that begin with a pronoun, words, "what", long sentences."""
 
     docstrings: int = 0
@@ -112,9 +112,9 @@ class Counts(NamedTuple):
     whats: int = 0
     long: int = 0
 
-    def __add__(self, other: object) -> Counts:
-        assert isinstance(other, Counts)
-        return Counts(*(a + b for a, b in zip(self, other, strict=True)))
+    def __add__(self, other: object) -> WordCounts:
+        assert isinstance(other, WordCounts)
+        return WordCounts(*(a + b for a, b in zip(self, other, strict=True)))
 
     @property
     def pronoun_share(self) -> float:
@@ -127,12 +127,12 @@ class Counts(NamedTuple):
         return 1000 * self.whats / max(1, self.words)
 
 
-def count(found_texts: Iterable[Text]) -> Counts:
+def count(found_texts: Iterable[Text]) -> WordCounts:
     """The counts of some texts."""
-    found = Counts()
+    found = WordCounts()
     for text in found_texts:
         rules = [finding.rule for finding in findings(text)]
-        found += Counts(
+        found += WordCounts(
             int(text.is_docstring),
             rules.count("pronoun"),
             len(text.text.split()),
@@ -154,7 +154,7 @@ def sources(place: Path) -> list[Path]:
 def main(places: list[str]) -> None:
     """Print each finding as ``file:line: rule: words``, and the counts of each place."""
     for place in places:
-        total = Counts()
+        total = WordCounts()
         for path in sources(Path(place)):
             found = texts(path)
             for finding in (finding for text in found for finding in findings(text)):

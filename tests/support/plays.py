@@ -58,7 +58,7 @@ _numbers: Final = itertools.count(1)
 
 
 @dataclasses.dataclass(frozen=True)
-class Message:
+class PlayedMessage:
     """A message of a reader: ``verb``, cut into fragments.
 
     In the verb, %s is replaced by the play's number, and #0 to #9 by the ids of the newest
@@ -90,7 +90,7 @@ class Say:
     """A reader sends messages at once, cut anywhere."""
 
     reader: int
-    messages: tuple[Message, ...]
+    messages: tuple[PlayedMessage, ...]
     cuts: tuple[int, ...] = ()
 
 
@@ -386,7 +386,7 @@ class _Reader:
         seen = Seen(self._number, others=[answer.split(b"\r\n")[0]])
         if self._kind == "sockjs":
             seen.others.append(await self._raw.read_frame())
-        subscribe = Message('{"action":"subscribe","topic":"fence.%s"}')
+        subscribe = PlayedMessage('{"action":"subscribe","topic":"fence.%s"}')
         self.send(self._bytes(subscribe), ())
         await self._hear_verbs(seen)
         return seen
@@ -428,7 +428,7 @@ class _Reader:
     async def _hear_verbs(self, seen: Seen) -> None:
         """Read up to the answer to a verb that is sent now: answers keep the order."""
         ref = f"fence {next(self._fences)}"
-        self.send(self._bytes(Message(json.dumps({"action": "ping", "ref": ref}))), ())
+        self.send(self._bytes(PlayedMessage(json.dumps({"action": "ping", "ref": ref}))), ())
         await self._hear(seen, lambda push: push == {"type": "pong", "ref": ref})
         # Fences, which all readers get, are no part of the play.
         fence = f"fence.{self._play}"
@@ -480,7 +480,7 @@ class _Reader:
             verb = verb.replace(f'"#{back}"', f'"{one.id}"')
         return verb
 
-    def _bytes(self, message: Message) -> bytes:
+    def _bytes(self, message: PlayedMessage) -> bytes:
         text = self._put_in(message.verb)
         if self._kind == "sockjs" and not message.bare:
             text = json.dumps([text], ensure_ascii=message.compress)

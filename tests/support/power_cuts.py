@@ -29,7 +29,7 @@ def lacking() -> str | None:
     return None
 
 
-class Disk:
+class CutDisk:
     """A disk at ``mount``, with its synced content at ``on_disk``; both are made if missing."""
 
     def __init__(self, mount: Path, on_disk: Path, *, journal: bool = False) -> None:

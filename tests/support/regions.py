@@ -39,7 +39,7 @@ _NUMBERS = itertools.count(1)
 
 
 @dataclasses.dataclass
-class Region:
+class OpenedRegion:
     """A region: its core cluster, its box, and the store of the whole fabric."""
 
     core: CoreCluster
@@ -91,7 +91,7 @@ async def opened_region(
     table: TopicTable = TABLE,
     cookie: str | None = None,
     **settings: Any,
-) -> AsyncIterator[Region]:
+) -> AsyncIterator[OpenedRegion]:
     """Run a region with router and mailbox service; the readers' public keys are in ``folder``."""
     core = CoreCluster(broker := StubBroker(), broker.connect(), store, table)
     await core.open()
@@ -106,10 +106,10 @@ async def opened_region(
         await stack.enter_async_context(_marking(core))
         await forward(broker, "postoffice", "#", box.broker, "postoffice")
         await forward(box.broker, "upstream", MARK_KEY, broker, "upstream")
-        yield Region(core, box)
+        yield OpenedRegion(core, box)
 
 
-async def linked(regions: Sequence[Region]) -> None:
+async def linked(regions: Sequence[OpenedRegion]) -> None:
     """Link the regions: each region's core receives the messages that the others route."""
     for one, other in itertools.permutations(regions, 2):
         await forward(one.core.broker, "outbound", "#", other.core.broker, "postoffice")

@@ -34,7 +34,7 @@ def watched_bodies(monkeypatch: pytest.MonkeyPatch) -> Bodies:
     return bodies
 
 
-class Session:
+class SockJsSession:
     """An open session: verbs up, pushes down."""
 
     def __init__(self, box: Box, transport: str, raw: RawSocket) -> None:
@@ -107,9 +107,9 @@ def _packet(transport: str, raw: bytes) -> str:
 
 
 @contextlib.asynccontextmanager
-async def sockjs_session(box: Box, transport: str) -> AsyncIterator[Session]:
+async def sockjs_session(box: Box, transport: str) -> AsyncIterator[SockJsSession]:
     """Open a session; jsonp and htmlfile need the gateway's ``sockjs_legacy``."""
     async with box.opened() as raw:
-        session = Session(box, transport, raw)
+        session = SockJsSession(box, transport, raw)
         await session.open()
         yield session

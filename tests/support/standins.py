@@ -24,7 +24,7 @@ from worlds import ROOT, World
 
 from localfabric.world.layout import WorldLayout, lay_out
 from localfabric.world.processes import MARKER
-from localfabric.world.programs import Program, region_programs
+from localfabric.world.programs import ServiceProgram, region_programs
 from localfabric.world.state import read_running
 
 LIMITED = Path(__file__).parent / "limited.py"
@@ -39,7 +39,7 @@ def layout_of(world: World, *, scale: tuple[int, int] | None = None) -> WorldLay
     return lay_out(dataclasses.replace(notes.options, scale=scale), world.state)
 
 
-def program_of(layout: WorldLayout, name: str) -> Program:
+def program_of(layout: WorldLayout, name: str) -> ServiceProgram:
     """Return the program of the service called ``name``."""
     programs = (p for region in layout.regions for p in region_programs(layout, region))
     return next(program for program in programs if program.name == name)
@@ -72,7 +72,11 @@ def instead(
 
 @contextlib.contextmanager
 def running(
-    world: World, program: Program, *, limits: Mapping[str, Any] | None = None, **options: object
+    world: World,
+    program: ServiceProgram,
+    *,
+    limits: Mapping[str, Any] | None = None,
+    **options: object,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run ``program`` until the block ends; of options given twice the last one counts."""
     _, dash_m, *words = program.command
@@ -95,7 +99,7 @@ def running(
                 process.wait()
 
 
-def _await_ready(program: Program) -> None:
+def _await_ready(program: ServiceProgram) -> None:
     words = program.command
     url = f"http://127.0.0.1:{words[words.index('--port') + 1]}/healthz/ready"
     deadline = time.monotonic() + PATIENCE

@@ -32,7 +32,7 @@ _BLOCK = 4096
 _CACHED_SECONDS = 3600
 
 
-class Disk(mfusepy.Operations):  # type: ignore[misc]
+class UnsyncedDisk(mfusepy.Operations):  # type: ignore[misc]
     """A tree of folders and files with libfuse's operations, by path; one call at a time."""
 
     use_ns = True
@@ -213,7 +213,7 @@ class Disk(mfusepy.Operations):  # type: ignore[misc]
 
 if __name__ == "__main__":
     mfusepy.FUSE(
-        Disk(Path(sys.argv[1]), journal="journal" in sys.argv[3:]),
+        UnsyncedDisk(Path(sys.argv[1]), journal="journal" in sys.argv[3:]),
         sys.argv[2],
         foreground=True,
         nothreads=True,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from newsfabric.errors import ConfigError
 from newsfabric.topics import CANARY_TOPIC, PublisherRights, TopicPolicy, TopicTable, matches
-from newsfabric.topology import Part, client_definitions
+from newsfabric.topology import BrokerObjects, client_definitions
 from newsfabric.topology.rights import publisher, topic_regex
 from newsfabric.topology.roles import operator
 from operations.cli.publishers import publishers
@@ -73,7 +73,7 @@ def test_canaries_need_no_rights_of_routers_but_brokers_give_publishers_none() -
 def test_definitions_hold_a_user_for_each_publisher_and_no_password() -> None:
     rights = [PublisherRights("cms", ("news.#",)), PublisherRights("sport", ("sport.*",))]
     passwords = {"cms": "secret-1", "sport": "secret-2"}
-    document = client_definitions(Part(), map(publisher, rights), passwords)
+    document = client_definitions(BrokerObjects(), map(publisher, rights), passwords)
     assert [user["name"] for user in document["users"]] == ["cms", "sport"]
     assert [user["tags"] for user in document["users"]] == [[], []]
     assert [entry["user"] for entry in document["topic_permissions"]] == ["cms", "sport"]

@@ -25,9 +25,9 @@ from newsfabric.topology import (
     ALL,
     DIRECT,
     Binding,
+    BrokerObjects,
     Cluster,
-    Link,
-    Part,
+    KeptShovel,
     box_feed,
     box_upstream,
     brokers_of,
@@ -58,11 +58,11 @@ DUBLIN_CLIENT = broker("dublin-client-1")
 HARBOR = broker("harbor-1")
 
 
-def _shovels(part: Part) -> dict[str, tuple[str, str, str]]:
+def _shovels(part: BrokerObjects) -> dict[str, tuple[str, str, str]]:
     return {s.name: (s.queue.name, s.exchange, s.source) for s in part.shovels}
 
 
-def _keys(part: Part, queue: str) -> set[tuple[str, str]]:
+def _keys(part: BrokerObjects, queue: str) -> set[tuple[str, str]]:
     return {(b.exchange, b.key) for b in part.bindings if b.queue == queue}
 
 
@@ -193,7 +193,7 @@ def test_two_paths_share_a_broker_only_where_one_alone_is_left(
     brokers = [node.name for node in fabric(core=core).region("oregon").core]
     left = data.draw(st.sets(st.sampled_from(brokers), min_size=1))
 
-    def first_left(link: Link) -> str:
+    def first_left(link: KeptShovel) -> str:
         nodes = link.hosts if len(link.hosts) > 1 else link.sources
         return next(node.name for node in nodes if node.name in left)
 
@@ -371,7 +371,7 @@ def test_a_broker_that_begins_without_data_has_at_once_all_that_shovels_take_fro
     plans = [shovel_plan(known, region.name, TOPICS) for region in known.regions]
     taken = taken_from(known, cluster, TOPICS)
     for at in (at for at in brokers_of(known) if at.cluster == cluster):
-        wanted = sum((plan[at] for plan in plans if at in plan), Part())
+        wanted = sum((plan[at] for plan in plans if at in plan), BrokerObjects())
         assert set(taken.queues) == set(wanted.queues)
         assert set(taken.bindings) == set(wanted.bindings)
     document = client_definitions(taken)
@@ -480,7 +480,7 @@ def test_logins_in_uris_are_masked(text: str, shown: str) -> None:
 
 
 def test_definitions_make_users_and_hold_hashes_of_their_passwords() -> None:
-    document = client_definitions(Part(), [operator("guest")], {"guest": "s3cret"})
+    document = client_definitions(BrokerObjects(), [operator("guest")], {"guest": "s3cret"})
     (user,) = document["users"]
     assert user["tags"] == ["administrator", "impersonator"]
     assert "s3cret" not in json.dumps(document)
@@ -498,7 +498,7 @@ def test_a_password_hash_is_salted_sha256() -> None:
 
 
 def test_without_users_definitions_name_none() -> None:
-    assert client_definitions(Part())["users"] == []
+    assert client_definitions(BrokerObjects())["users"] == []
 
 
 def test_a_core_broker_gets_its_queues_from_its_definitions() -> None:

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram
 
 from newsfabric.messages.envelope import id_of, identity_text
-from newsfabric.metrics.tallied import Counted
+from newsfabric.metrics.bulk import Counted
 from newsfabric.tracing.races import MOST_WAYS, Races
 from newsfabric.tracing.sightings import (
     MAX_COPIES,
     MAX_FOUND,
     Arrival,
-    Place,
+    RacePlace,
     SeenCopy,
     Sighting,
     Sightings,
@@ -32,9 +32,9 @@ def test_the_first_copy_wins_and_the_next_ways_copy_says_by_how_much() -> None:
     ring = Sightings()
     assert ring.again(7, SeenCopy(NOW, TWO)) is None
     ring.first(_sighting(7, way=TWO))
-    assert ring.again(7, SeenCopy(NOW + 3, ONE)) == Arrival(Place.LATER, TWO, 3)
-    assert ring.again(7, SeenCopy(NOW + 9, ("x",))) == Arrival(Place.LATER, TWO, None)
-    assert ring.again(7, SeenCopy(NOW + 10, TWO)) == Arrival(Place.AGAIN, TWO, None)
+    assert ring.again(7, SeenCopy(NOW + 3, ONE)) == Arrival(RacePlace.LATER, TWO, 3)
+    assert ring.again(7, SeenCopy(NOW + 9, ("x",))) == Arrival(RacePlace.LATER, TWO, None)
+    assert ring.again(7, SeenCopy(NOW + 10, TWO)) == Arrival(RacePlace.AGAIN, TWO, None)
     found = ring.get(7)
     assert found is not None
     assert [copy.at_ms - NOW for copy in found.copies] == [0, 3, 9, 10]
@@ -44,7 +44,7 @@ def test_a_repeat_by_the_winners_way_doesnt_hide_the_race() -> None:
     ring = Sightings()
     ring.first(_sighting(7))
     ring.again(7, SeenCopy(NOW + 1, ONE))
-    assert ring.again(7, SeenCopy(NOW + 2, TWO)) == Arrival(Place.LATER, ONE, 2)
+    assert ring.again(7, SeenCopy(NOW + 2, TWO)) == Arrival(RacePlace.LATER, ONE, 2)
 
 
 def test_what_another_router_made_of_it_is_another_way() -> None:
@@ -52,13 +52,13 @@ def test_what_another_router_made_of_it_is_another_way() -> None:
     first = SeenCopy(NOW, ("postoffice.1",), router="oregon-router-1", epoch=1, seq=1)
     ring.first(Sighting(7, "news.breaking", None, NOW, [first]))
     second = first._replace(at_ms=NOW + 4, router="oregon-router-2")
-    assert ring.again(7, second) == Arrival(Place.LATER, ("postoffice.1",), 4)
+    assert ring.again(7, second) == Arrival(RacePlace.LATER, ("postoffice.1",), 4)
 
 
 def test_a_clock_that_was_set_back_makes_no_negative_lead() -> None:
     ring = Sightings()
     ring.first(_sighting(7))
-    assert ring.again(7, SeenCopy(NOW - 60_000, TWO)) == Arrival(Place.LATER, ONE, 0)
+    assert ring.again(7, SeenCopy(NOW - 60_000, TWO)) == Arrival(RacePlace.LATER, ONE, 0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 30)), max_size=300))
@@ -73,7 +73,7 @@ def test_it_is_bounded_in_number_copies_and_age(arrivals: list[tuple[int, int]])
         found = ring.get(identity)
         assert found is not None
         assert len(found.copies) <= MAX_COPIES
-        assert ring.document("nothing")["since_ms"] >= found.copies[0].at_ms - 60_000
+        assert ring.sightings_document("nothing")["since_ms"] >= found.copies[0].at_ms - 60_000
 
 
 def test_a_publisher_that_repeats_itself_for_ever_takes_bounded_room() -> None:
@@ -81,7 +81,7 @@ def test_a_publisher_that_repeats_itself_for_ever_takes_bounded_room() -> None:
     ring.first(_sighting(7))
     for n in range(1000):
         ring.again(7, SeenCopy(NOW + n, TWO))
-    (found,) = ring.document("story-7")["sightings"]
+    (found,) = ring.sightings_document("story-7")["sightings"]
     assert len(found["copies"]) == MAX_COPIES
     assert found["copies_in_all"] == 1001
 

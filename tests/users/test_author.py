@@ -72,7 +72,7 @@ window.WebSocket = class extends Real {
 """
 
 
-class Site(RequestHandler):
+class AuthorSite(RequestHandler):
     """The author's page and its script."""
 
     def initialize(self, page: str, script: str) -> None:
@@ -119,7 +119,7 @@ async def browser(used: UsersWorld, script: str, topic: str) -> AsyncIterator[Br
         "</script><script src='/app.js'></script>"
     )
     sockets = bind_sockets(0, "127.0.0.1")
-    server = HTTPServer(Application([(r"/(.*)", Site, {"page": page, "script": script})]))
+    server = HTTPServer(Application([(r"/(.*)", AuthorSite, {"page": page, "script": script})]))
     server.add_sockets(sockets)
     async with browsing() as chromium:
         url = f"http://127.0.0.1:{sockets[0].getsockname()[1]}"

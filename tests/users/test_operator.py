@@ -59,7 +59,7 @@ def test_the_last_box_of_a_region_is_not_drained_by_mistake(used: UsersWorld) ->
     refused = used.run("drain", "dublin-retail-1")
     assert refused.returncode == 1
     assert "dublin will have no box" in refused.stderr
-    assert "say --last if that is meant" in refused.stderr
+    assert "use --last if that is meant" in refused.stderr
 
 
 def test_a_world_of_the_wheel_drains_its_last_box_routes_on_and_has_one_again(

@@ -220,7 +220,9 @@ class CoreService(abc.ABC, Generic[W]):
                 await work.settled()
         except TimeoutError:
             logger.warning(
-                "%s leaves %d deliveries to the others", self._settings.name, work.under_way
+                "%s stops with %d deliveries unprocessed; the others take them",
+                self._settings.name,
+                work.under_way,
             )
 
 

@@ -48,11 +48,11 @@ class Failed:
     def reject_later(self, source: QueueSource, delivery: Delivery, problem: Exception) -> None:
         """Take ``delivery`` of ``source``, which failed for the second time, with ``problem``."""
         FAILED.inc()
-        unsaid = self._failing.may_log(time.monotonic())
-        if unsaid is not None:
+        suppressed = self._failing.may_log(time.monotonic())
+        if suppressed is not None:
             text = "failed twice with a message (and %d more)"
             about = {"message_id": delivery.message.properties.message_id}
-            logger.error(text, unsaid, exc_info=problem, extra=about)
+            logger.error(text, suppressed, exc_info=problem, extra=about)
         self._waiting.put_nowait((source, delivery))
 
     async def run(self) -> None:

@@ -13,7 +13,7 @@ import tornado.web
 from tornado.httputil import HTTPServerRequest
 
 from newsfabric.http.networks import Network, asker
-from newsfabric.http.pace import Pace, Rate
+from newsfabric.http.pace import Rate, RateLimit
 from newsfabric.messages.envelope import JSON
 from newsfabric.process.service import PlainHandler
 
@@ -44,13 +44,13 @@ class HttpProblem(Exception):
         self.document = {"error": {"reason": reason, "detail": detail, **(extra or {})}}
 
 
-class AskerPace:
+class ClientRateLimit:
     """A rate limit for each client address; ``balancers`` are trusted to name that address."""
 
     def __init__(self, rate: Rate, balancers: Sequence[Network]) -> None:
-        self._pace, self._balancers = Pace(rate), balancers
+        self._pace, self._balancers = RateLimit(rate), balancers
 
-    def mind(self, request: HTTPServerRequest) -> None:
+    def check_rate(self, request: HTTPServerRequest) -> None:
         """Raise a 429 problem for an address that has sent too many requests."""
         forwarded = ",".join(request.headers.get_list("X-Forwarded-For"))
         who = asker(request.remote_ip or "", forwarded, self._balancers)
@@ -75,7 +75,7 @@ class JsonHandler(PlainHandler):
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Reply ``{"error": {"reason": …, "detail": …}}`` to any error. Called by Tornado."""
-        self.say_what_is_allowed(status_code)
+        self.set_allow_header(status_code)
         problem = kwargs.get("exc_info", (None, None))[1]
         if not isinstance(problem, HttpProblem):
             phrase = HTTPStatus(status_code).phrase

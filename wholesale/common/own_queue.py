@@ -37,7 +37,7 @@ async def consume_own(
     An exclusive queue is declared on each broker, and again after each reconnection or loss. The
     broker names it: a service's rights cover no other name.
     """
-    heard = Heard()
+    heard = FirstDeliveries()
 
     async def consume(broker: int, link: Link) -> Consumer:
         async def declare(broker: Declare) -> str:
@@ -62,7 +62,7 @@ async def consume_own(
     return await asyncio.gather(*(consume(n, link) for n, link in enumerate(links.members)))
 
 
-class Heard:
+class FirstDeliveries:
     """The messages received lately, at most ``most``: the oldest is forgotten first. Pure."""
 
     def __init__(self, most: int = _REMEMBERED) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 
-class Progress:
+class PendingOperations:
     """Operations under way; :meth:`idle` returns when there are none."""
 
     def __init__(self) -> None:

@@ -40,7 +40,7 @@ class QueueSource:
         else:
             self._consumer.ack(delivery)
 
-    def give_back(self, delivery: Delivery) -> None:
+    def requeue(self, delivery: Delivery) -> None:
         """Have the broker put ``delivery`` back into its queue."""
         if self._consumer is None:
             self._early.append(lambda consumer: consumer.reject(delivery, requeue=True))

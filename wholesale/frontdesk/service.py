@@ -21,9 +21,9 @@ from newsfabric.http.networks import Network, OtherMachines, Places
 from newsfabric.http.pace import HISTORY_RATE, Rate
 from newsfabric.line_limits import LineLimit
 from newsfabric.messages import control, reports
-from newsfabric.messages.envelope import DEFAULT_LIMITS, Limits
+from newsfabric.messages.envelope import DEFAULT_LIMITS, MessageLimits
 from newsfabric.messages.reports import Report
-from newsfabric.process.figures import Figures, Wanted
+from newsfabric.process.figures import ProcessFigures, Wanted
 from newsfabric.process.operators import OperatorsApplication
 from newsfabric.process.reporting import Reporting, Speaker
 from newsfabric.process.service import (
@@ -42,13 +42,13 @@ from newsfabric.tokens.bearer import check_private
 from newsfabric.topics import TopicTable
 from newsfabric.topology import Bounds
 from newsfabric.topology.roles import user_name
-from wholesale.common.http import AskerPace, NotFoundHandler, application
+from wholesale.common.http import ClientRateLimit, NotFoundHandler, application
 from wholesale.common.own_queue import consume_own
 from wholesale.frontdesk.api import counters, openapi
 from wholesale.frontdesk.api.access import ApiKey, PublishAccess, check_exposure, is_loopback
-from wholesale.frontdesk.api.answers import Endpoints
+from wholesale.frontdesk.api.answers import EndpointsReply
 from wholesale.frontdesk.api.awaiting import Receipts
-from wholesale.frontdesk.api.catching_up import CatchingUp
+from wholesale.frontdesk.api.catching_up import HistoryProxy
 from wholesale.frontdesk.api.handlers import (
     EndpointsHandler,
     HistoryHandler,
@@ -58,7 +58,7 @@ from wholesale.frontdesk.api.repeats import Repeats
 from wholesale.frontdesk.board.board import Board
 from wholesale.frontdesk.board.board_access import BoardAccess, BoardSettings, read_board_keys
 from wholesale.frontdesk.board.board_handlers import board_routes
-from wholesale.frontdesk.board.picture import Place
+from wholesale.frontdesk.board.picture import FrontdeskPlace
 from wholesale.frontdesk.pages.handlers import page_routes
 from wholesale.frontdesk.presence.boxes import Boxes
 from wholesale.frontdesk.presence.presence import login_of
@@ -122,7 +122,7 @@ class FrontdeskSettings:
     receipt_seconds: float = 5.0
     max_pending: int = 1000
     board: BoardSettings = dataclasses.field(default_factory=BoardSettings)
-    limits: Limits = DEFAULT_LIMITS
+    limits: MessageLimits = DEFAULT_LIMITS
 
     def __post_init__(self) -> None:
         check_exposure(self.host, self.api_keys)
@@ -152,15 +152,15 @@ class FrontdeskService:
         self.listening = asyncio.Event()
         self.port = 0
         self.admin_port = 0
-        self._endpoints = Endpoints(settings.region, fabric.others(settings.region))
+        self._endpoints = EndpointsReply(settings.region, fabric.others(settings.region))
         self._topics = topics
         self._core = core
         self._client = client
         self._store = store
         self.boxes = Boxes(settings.region)
         self._forged = LineLimit()
-        self._catching_up = CatchingUp(None if settings.gateways_at else unlisted)
-        self._history_pace = AskerPace(settings.history_rate, settings.proxy_from)
+        self._catching_up = HistoryProxy(None if settings.gateways_at else unlisted)
+        self._history_pace = ClientRateLimit(settings.history_rate, settings.proxy_from)
         self._draining = False
         self._board = self._make_board(fabric)
         self._board_access = BoardAccess(
@@ -173,11 +173,11 @@ class FrontdeskService:
             Speaker(
                 kind="frontdesk", name=settings.name, region=settings.region, login=settings.login
             ),
-            figures=Figures(FIGURES),
+            figures=ProcessFigures(FIGURES),
             readiness=self.readiness,
             draining=lambda: self._draining,
             outcomes=counters.OWN_REPORTS,
-            heard=self._hear_itself,
+            on_report=self._take_own_report,
         )
 
     def readiness(self) -> Readiness:
@@ -266,7 +266,7 @@ class FrontdeskService:
             "login": self.settings.login,
         }
         keys = bool(self.settings.api_keys)
-        described = functools.partial(openapi.document, self.settings.limits, keys=keys)
+        described = functools.partial(openapi.openapi_document, self.settings.limits, keys=keys)
         endpoints = {"boxes": self.boxes, "endpoints": self._endpoints}
         history = {
             "store": self._store,
@@ -317,7 +317,7 @@ class FrontdeskService:
         sender = delivery.message.properties.user_id
         if sender != user_name("box", report.box):
             counters.REPORT_FORGED.inc()
-            self._tell_forged(report.box, sender)
+            self._log_forged(report.box, sender)
             return
         if not self._is_placed(report):
             counters.REPORT_MISPLACED.inc()
@@ -341,11 +341,11 @@ class FrontdeskService:
             for url, schemes in urls
         )
 
-    def _tell_forged(self, box: str, sender: str | None) -> None:
-        unsaid = self._forged.may_log(time.monotonic())
-        if unsaid is not None:
-            text = "a load report of %.80r came from user %.80r: not believed (and %d more)"
-            logger.warning(text, box, sender, unsaid)
+    def _log_forged(self, box: str, sender: str | None) -> None:
+        suppressed = self._forged.may_log(time.monotonic())
+        if suppressed is not None:
+            text = "rejected a load report of %.80r from user %.80r (and %d more)"
+            logger.warning(text, box, sender, suppressed)
 
     def _take_seen(self, delivery: Delivery) -> None:
         try:
@@ -364,7 +364,7 @@ class FrontdeskService:
         else:
             counters.SEEN_IGNORED.inc()
 
-    def _hear_itself(self, report: Report) -> None:
+    def _take_own_report(self, report: Report) -> None:
         """Take its own report directly: it is present, even while the core is away."""
         self._board.picture.report(report, time.monotonic())
 
@@ -375,7 +375,7 @@ class FrontdeskService:
     def _make_board(self, fabric: Fabric) -> Board:
         settings = self.settings
         own = fabric.region(settings.region)
-        place = Place(
+        place = FrontdeskPlace(
             frontdesk=settings.name,
             region=settings.region,
             version=version(),
@@ -403,4 +403,6 @@ class FrontdeskService:
             async with asyncio.timeout(self.settings.drain_seconds):
                 await receipts.idle()
         except TimeoutError:
-            logger.warning("%s leaves %d requests", self.settings.name, receipts.pending)
+            logger.warning(
+                "%s stops with %d requests unanswered", self.settings.name, receipts.pending
+            )

@@ -23,16 +23,16 @@ from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.errors import LinkRefused
 from newsfabric.line_limits import LineLimit
-from newsfabric.messages.mailbox import Kept, UserMark, announcement, decode_mark, note
+from newsfabric.messages.mailbox import KeptMessage, UserMark, announcement, decode_mark, note
 from newsfabric.store import Store, rules
 from newsfabric.topics import TopicTable
 from newsfabric.topology.roles import is_of
 from wholesale.common.outgoing import PendingPublish, confirmed, send
-from wholesale.common.progress import Progress
+from wholesale.common.progress import PendingOperations
 from wholesale.common.source import QueueSource
 from wholesale.common.store_retry import StoreRetry
 from wholesale.mailbox import counters
-from wholesale.mailbox.waiting import Job, Waiting
+from wholesale.mailbox.waiting import MarkJob, WaitingMarks
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +43,8 @@ MAX_BATCH: Final = 64
 class _Known:
     """A job whose message was found. ``mark``: a ``new`` mark, or the one stored before."""
 
-    job: Job
-    kept: Kept
+    job: MarkJob
+    kept: KeptMessage
     mark: UserMark
     new: bool
 
@@ -65,10 +65,10 @@ class Marking:
         self._publisher = publisher
         self._now_ms = now_ms
         self._retry = StoreRetry(store, counters.STORE_RETRIES)
-        self._waiting = Waiting()
+        self._waiting = WaitingMarks()
         # The gauge calls a function: while a batch waits for the store, no code here could set it.
         counters.WAITING.set_function(lambda: len(self._waiting))
-        self._progress = Progress()
+        self._progress = PendingOperations()
         self._wake = asyncio.Event()
         self._failing = LineLimit()
 
@@ -107,13 +107,13 @@ class Marking:
             source.ack(delivery)
             return
         self._progress.begin()
-        self._waiting.add_job(Job(mark, delivery, source, time.monotonic()))
+        self._waiting.add_job(MarkJob(mark, delivery, source, time.monotonic()))
         self._wake.set()
 
     async def run(self) -> None:
         """Carry marks out, batch by batch, until cancelled."""
         while True:
-            jobs = self._waiting.take(MAX_BATCH, time.monotonic())
+            jobs = self._waiting.take_jobs(MAX_BATCH, time.monotonic())
             if jobs:
                 await self._carry_out(jobs)
                 continue
@@ -131,11 +131,11 @@ class Marking:
         # A gateway whose clock is ahead must not date marks in the future.
         return dataclasses.replace(mark, at_ms=min(mark.at_ms, self._now_ms()))
 
-    async def _carry_out(self, jobs: Sequence[Job]) -> None:
+    async def _carry_out(self, jobs: Sequence[MarkJob]) -> None:
         try:
             found = await self._written_down(jobs)
             known = [one for one in found if isinstance(one, _Known)]
-            await self._announce([message for one in known for message in self._told(one)])
+            await self._announce([message for one in known for message in self._announcements(one)])
         except Exception as exc:
             # Either the store is well and can't do one of these jobs, or this code has a bug. The
             # process must not end: it would meet the same job again. Other jobs must not fail with
@@ -152,14 +152,14 @@ class Marking:
             else:
                 self._look_again(one)
 
-    async def _written_down(self, jobs: Sequence[Job]) -> list[_Known | Job]:
+    async def _written_down(self, jobs: Sequence[MarkJob]) -> list[_Known | MarkJob]:
         """Return the result of :meth:`_look_up`, after the new marks were written."""
         found = await self._retry.until_answered(lambda: self._look_up(jobs))
         marks = [one.mark for one in found if isinstance(one, _Known) and one.new]
         await self._retry.until_answered(lambda: self._store.mark(marks))
         return found
 
-    async def _look_up(self, jobs: Sequence[Job]) -> list[_Known | Job]:
+    async def _look_up(self, jobs: Sequence[MarkJob]) -> list[_Known | MarkJob]:
         """Return each job with its message; a job without a message is returned as it is."""
         found = await asyncio.gather(
             *(self._store.kept(job.mark.topic, job.mark.id) for job in jobs)
@@ -169,28 +169,28 @@ class Marking:
             for job, kept in zip(jobs, found, strict=True)
         ]
 
-    def _look_again(self, job: Job) -> None:
-        if self._waiting.look_again(job, time.monotonic()):
+    def _look_again(self, job: MarkJob) -> None:
+        if self._waiting.retry_later(job, time.monotonic()):
             counters.LATER.inc()
         else:
             counters.UNKNOWN.inc()
             self._end(job)
 
-    def _give_up(self, job: Job, exc: Exception) -> None:
+    def _give_up(self, job: MarkJob, exc: Exception) -> None:
         counters.FAILED.inc()
-        unsaid = self._failing.may_log(time.monotonic())
-        if unsaid is not None:
-            logger.warning("a mark comes to nothing (and %d more): %r", unsaid, exc)
+        suppressed = self._failing.may_log(time.monotonic())
+        if suppressed is not None:
+            logger.warning("mark failed (and %d more): %r", suppressed, exc)
         self._end(job)
 
-    def _told(self, known: _Known) -> list[Message]:
+    def _announcements(self, known: _Known) -> list[Message]:
         marked = known.kept.envelope
         left_ms = max(0, rules.lifetime(marked, self._topics).readable_until - self._now_ms())
-        told = [announcement(known.mark, left_ms=left_ms)]
+        messages = [announcement(known.mark, left_ms=left_ms)]
         for_tools = note(known.mark, marked, left_ms=left_ms)
         if for_tools is not None and self._topics.find(for_tools.topic) is not None:
-            told.append(for_tools)
-        return told
+            messages.append(for_tools)
+        return messages
 
     async def _announce(self, messages: Sequence[Message]) -> None:
         """Return when the broker has confirmed all ``messages``.
@@ -210,12 +210,12 @@ class Marking:
         counters.SECONDS.observe(time.monotonic() - known.job.started)
         self._end(known.job)
 
-    def _end(self, job: Job) -> None:
+    def _end(self, job: MarkJob) -> None:
         job.source.ack(job.delivery)
         self._progress.end()
 
 
-def _known(job: Job, kept: Kept) -> _Known:
+def _known(job: MarkJob, kept: KeptMessage) -> _Known:
     first = kept.mark(job.mark.kind)
     if first is not None and first.at_ms <= job.mark.at_ms:
         return _Known(job, kept, first, new=False)

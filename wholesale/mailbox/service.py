@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from newsfabric.amqp import Links
-from newsfabric.process.figures import Figures
+from newsfabric.process.figures import ProcessFigures
 from newsfabric.process.reporting import Reporting, Speaker
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
@@ -43,7 +43,7 @@ class MailboxService(CoreService[Marking]):
             Speaker(
                 kind="mailbox", name=settings.name, region=settings.region, login=settings.login
             ),
-            figures=Figures(counters.FIGURES),
+            figures=ProcessFigures(counters.FIGURES),
             readiness=self.readiness,
             draining=lambda: self.draining,
             outcomes=counters.REPORTS,

@@ -29,7 +29,7 @@ MOST_LATER_OF_A_USER: Final = 16
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class Job:
+class MarkJob:
     """A mark to carry out, and the delivery that is acknowledged then.
 
     ``started`` is monotonic; ``tries`` counts look-ups that found no message.
@@ -47,7 +47,7 @@ class Job:
         return self.source.is_stale(self.delivery)
 
 
-class Waiting:
+class WaitingMarks:
     """Jobs in the order of their turns. ``now`` is monotonic, in seconds."""
 
     def __init__(
@@ -56,18 +56,18 @@ class Waiting:
         self._most_later = later
         self._most_of_a_user = later_of_a_user
         self._users: collections.Counter[str] = collections.Counter()
-        self._ready: collections.deque[Job] = collections.deque()
-        self._later: list[tuple[float, int, Job]] = []
+        self._ready: collections.deque[MarkJob] = collections.deque()
+        self._later: list[tuple[float, int, MarkJob]] = []
         self._numbers = itertools.count()
 
     def __len__(self) -> int:
         return len(self._ready) + len(self._later)
 
-    def add_job(self, job: Job) -> None:
+    def add_job(self, job: MarkJob) -> None:
         """Add ``job`` at the end of the queue."""
         self._ready.append(job)
 
-    def look_again(self, job: Job, now: float) -> bool:
+    def retry_later(self, job: MarkJob, now: float) -> bool:
         """Schedule another look-up of ``job``. Return False if one of the bounds is met."""
         if (
             job.tries >= len(DELAYS)
@@ -81,7 +81,7 @@ class Waiting:
         heapq.heappush(self._later, (due, next(self._numbers), job))
         return True
 
-    def take(self, most: int, now: float) -> list[Job]:
+    def take_jobs(self, most: int, now: float) -> list[MarkJob]:
         """Return the next jobs whose turn has come, at most ``most``."""
         while self._later and self._later[0][0] <= now:
             job = heapq.heappop(self._later)[2]
@@ -93,7 +93,7 @@ class Waiting:
         """Return the seconds until a delayed job is due; None if no job is delayed."""
         return max(0.0, self._later[0][0] - now) if self._later else None
 
-    def remove_if(self, condition: Callable[[Job], bool]) -> int:
+    def remove_if(self, condition: Callable[[MarkJob], bool]) -> int:
         """Remove the jobs that meet ``condition``; return their number."""
         before = len(self)
         self._ready = collections.deque(job for job in self._ready if not condition(job))
@@ -103,7 +103,7 @@ class Waiting:
         heapq.heapify(self._later)
         return before - len(self)
 
-    def _left(self, job: Job) -> None:
+    def _left(self, job: MarkJob) -> None:
         self._users[job.mark.topic] -= 1
         if not self._users[job.mark.topic]:
             del self._users[job.mark.topic]

@@ -16,7 +16,7 @@ from newsfabric import topology
 from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.line_limits import LineLimit
 from wholesale.common.outgoing import PendingPublish, confirmed, send
-from wholesale.common.progress import Progress
+from wholesale.common.progress import PendingOperations
 from wholesale.router import counters
 from wholesale.router.jobs import PendingAck
 
@@ -32,7 +32,7 @@ class Acknowledger:
     wait here.
     """
 
-    def __init__(self, publisher: ConfirmingPublisher, progress: Progress) -> None:
+    def __init__(self, publisher: ConfirmingPublisher, progress: PendingOperations) -> None:
         self._publisher = publisher
         self._progress = progress
         self._waiting: collections.deque[PendingAck] = collections.deque()
@@ -88,10 +88,10 @@ class Acknowledger:
         except Exception as exc:
             # Some value of the message can't be encoded. The delivery is acknowledged without this
             # publish: waiting for it would stop all others.
-            unsaid = self._failing.may_log(time.monotonic())
-            if unsaid is not None:
-                text = "a letter to %s can't be sent: %r (and %d more)"
-                logger.error(text, pending.exchange, exc, unsaid)
+            suppressed = self._failing.may_log(time.monotonic())
+            if suppressed is not None:
+                text = "can't publish to %s: %r (and %d more)"
+                logger.error(text, pending.exchange, exc, suppressed)
             if pending.plain is None or pending.message is pending.plain:
                 return False
             pending.fall_back()

@@ -50,8 +50,8 @@ class ClockWatch:
         self._clock = LogClock()
         self._failing = LineLimit()
         # True after the log line about a wrong clock.
-        self._said = False
-        self._tell()
+        self._error_logged = False
+        self._set_events()
 
     @property
     def is_right(self) -> bool:
@@ -63,7 +63,7 @@ class ClockWatch:
         now_ms = self._clock.now_ms(self._wall_ms(), self._now())
         if not self._clock.is_right and self.right.is_set():
             logger.warning("the clock has jumped: nothing new is routed until it is compared")
-            self._tell()
+            self._set_events()
         return now_ms
 
     async def begin(self) -> None:
@@ -79,7 +79,7 @@ class ClockWatch:
                 await self.right.wait()
                 await self._read_directory()
             except Exception as exc:
-                self._complain(exc)
+                self._log_failure(exc)
                 await asyncio.sleep(backoff.failed(time.monotonic()))
                 continue
             return
@@ -91,7 +91,7 @@ class ClockWatch:
             try:
                 await self.compare()
             except Exception as exc:
-                self._complain(exc)
+                self._log_failure(exc)
 
     async def compare(self) -> None:
         """Compare the clocks once. Raise StoreError or TimeoutError if the store doesn't answer."""
@@ -102,16 +102,16 @@ class ClockWatch:
         ahead = None if clock.ahead_ms is None else clock.ahead_ms / 1000
         if ahead is not None:
             counters.CLOCK_AHEAD.set(ahead)
-        self._tell()
-        if ahead is not None and not clock.is_right and not self._said:
-            self._said = True
+        self._set_events()
+        if ahead is not None and not clock.is_right and not self._error_logged:
+            self._error_logged = True
             logger.error(
                 "this machine's clock and the store's are %.0f s apart, more than %d: nothing new"
                 " is routed. See that both are synchronised (timedatectl, chronyc tracking)",
                 abs(ahead), APART_MS // 1000,
             )  # fmt: skip
-        elif clock.is_right and self._said:
-            self._said = False
+        elif clock.is_right and self._error_logged:
+            self._error_logged = False
             logger.info("this machine's clock agrees with the store's again")
 
     async def _read_directory(self) -> None:
@@ -123,28 +123,28 @@ class ClockWatch:
             async with asyncio.timeout(_PATIENCE):
                 rows = await self._store.directory(region, day)
             for row in rows:
-                if row.told_ms <= latest_ms:
-                    self._clock.at_least(row.told_ms)
+                if row.stated_ms <= latest_ms:
+                    self._clock.at_least(row.stated_ms)
                 else:
                     unbelieved.append(row.log)
         if unbelieved:
             first = unbelieved[0]
             logger.error(
-                "the directory's row of log %d of %.80s in %.80s tells a time that is more than a"
+                "the directory's row of log %d of %.80s in %.80s states a time that is more than a"
                 " day ahead: it isn't believed (and %d more)", first.epoch, first.router,
                 first.region, len(unbelieved) - 1,
             )  # fmt: skip
 
-    def _complain(self, exc: Exception) -> None:
+    def _log_failure(self, exc: Exception) -> None:
         """Log a failure of the store, rate-limited; routing continues, and a later try may help."""
-        unsaid = self._failing.may_log(self._now())
-        if unsaid is not None:
+        suppressed = self._failing.may_log(self._now())
+        if suppressed is not None:
             ours = None if isinstance(exc, (StoreError, TimeoutError)) else exc
             why = str(exc) or "no answer"
-            text = "can't ask the store what time it is: %s (and %d more)"
-            logger.warning(text, why, unsaid, exc_info=ours)
+            text = "can't read the store's clock: %s (and %d more)"
+            logger.warning(text, why, suppressed, exc_info=ours)
 
-    def _tell(self) -> None:
+    def _set_events(self) -> None:
         is_right = self._clock.is_right
         (self.right if is_right else self.wrong).set()
         (self.wrong if is_right else self.right).clear()

@@ -13,7 +13,7 @@ from newsfabric.line_limits import LineLimit
 from newsfabric.store import Store
 from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number
 from wholesale.router import counters
-from wholesale.router.closing import EndSearch, Watch
+from wholesale.router.closing import EndSearch, LogWatch
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Closer:
         self._own = own
         self._now_ms = now_ms
         self._now = now
-        self._watch = Watch(region)
+        self._watch = LogWatch(region)
         # If all routers of a region closed a log in the same second, they would hinder each other.
         self._watch.close_after += random.uniform(0.0, _APART)  # noqa: S311 - spread, not secret
         # Day → its logs that have ended: they needn't be read again.
@@ -58,21 +58,21 @@ class Closer:
         """Check and close, until cancelled. If the store is away, the next check tries again."""
         while True:
             await asyncio.sleep(LOOK * random.uniform(0.8, 1.2))  # noqa: S311 - spread, not secret
-            await self._try("look at the directory", self.look())
+            await self._try("look at the directory", self.close_due())
 
     async def _try(self, what: str, work: Coroutine[Any, Any, None]) -> None:
         """Await ``work``; log its failure, rate-limited, since the next check may succeed."""
         try:
             await work
         except Exception as exc:
-            unsaid = self._failing.may_log(self._now())
-            if unsaid is not None:
+            suppressed = self._failing.may_log(self._now())
+            if suppressed is not None:
                 ours = None if isinstance(exc, (StoreError, TimeoutError)) else exc
                 why = str(exc) or "no answer"
                 text = "can't %s now: %s (and %d more)"
-                logger.warning(text, what, why, unsaid, exc_info=ours)
+                logger.warning(text, what, why, suppressed, exc_info=ours)
 
-    async def look(self) -> None:
+    async def close_due(self) -> None:
         """Close the logs that may be closed now. StoreError if the directory can't be read."""
         now = self._now()
         for region, day in await self._store.log_days(at_home=True):

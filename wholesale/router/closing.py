@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from newsfabric.store.logs import DirectoryRow, Log, Number, State
+from newsfabric.store.logs import DirectoryRow, Log, Number, NumberState
 from wholesale.router.numbering import WINDOW
 
 # Seconds for which a row must not have moved.
@@ -27,10 +27,10 @@ CLOSE_AFTER: Final = 60.0
 # After so many seconds without a check a row is watched anew. Checks are five seconds apart.
 UNWATCHED_AFTER: Final = 30.0
 # States of a number with which a log may end.
-_MESSAGES: Final = (State.MESSAGE, State.GONE)
+_MESSAGES: Final = (NumberState.MESSAGE, NumberState.GONE)
 
 
-class Watch:
+class LogWatch:
     """The rows of other routers' logs in one region, as one router sees them.
 
     ``now`` is in seconds, of the router's own monotonic clock.

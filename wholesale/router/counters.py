@@ -64,7 +64,7 @@ OWN_LOGS_CLOSED = metrics.counter(
     "router_closed_own_logs", "Times that others closed our log, because we had been away"
 )
 LOGS_CLOSED = metrics.counter("router_closed_logs", "Logs of dead routers that we have closed")
-GIVEN_BACK = metrics.counter(
+REQUEUED = metrics.counter(
     "router_given_back_messages",
     "Messages given back to the broker: our log was closed, or our clock is wrong",
 )
@@ -77,7 +77,7 @@ CLOCK_AHEAD.set(math.nan)
 LOW = metrics.gauge("router_settled_seq", "All numbers up to it are settled")
 RECEIPTS = metrics.counter("router_receipts", "Receipts sent and confirmed")
 SEQ = metrics.gauge("router_seq", "Last number given out")
-_CLAIMED_AGE = metrics.tallied(
+_CLAIMED_AGE = metrics.bulk_histogram(
     "router_claimed_age",
     "How old new messages were when they came, by their publishers' word, or by the stamp of the"
     " first broker where they say nothing",
@@ -87,7 +87,9 @@ CLAIMED_AHEAD = metrics.counter(
     "New messages that were published after they came, by their publishers' word",
 )
 WAITING = metrics.gauge("router_waiting_messages", "Messages waiting for the store")
-_SECONDS = metrics.tallied("router_pass", "From delivery until both publications are confirmed")
+_SECONDS = metrics.bulk_histogram(
+    "router_pass", "From delivery until both publications are confirmed"
+)
 STORE_SECONDS = metrics.histogram("router_store_write", "Of one write, of up to 256 messages")
 REPORTS = metrics.counter(
     "router_reports", "Reports to frontdesks, by what came of them", ["outcome"]

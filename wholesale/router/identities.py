@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from newsfabric.messages.envelope import Submission
 from newsfabric.topics import TopicClass
-from wholesale.router.jobs import Claim, Job
-from wholesale.router.window import FINGERPRINT, Routed, Window
+from wholesale.router.jobs import Claim, RoutingJob
+from wholesale.router.window import FINGERPRINT, IdentityWindow, Routed
 
 
-class Found(enum.Enum):
+class DeliveryKind(enum.Enum):
     """The kinds of a delivery."""
 
     NEW = "new"
@@ -24,24 +24,24 @@ class Found(enum.Enum):
 
 
 class Identified(NamedTuple):
-    """The result of :meth:`Identities.identify`.
+    """The result of :meth:`KnownIdentities.identify`.
 
     ``job`` is set unless ``found`` is ROUTED; only then ``routed_ms`` is set, the time in the first
     id. ``differs``: a repeat whose topic or body isn't that of the first.
     """
 
-    found: Found
-    job: Job | None = None
+    found: DeliveryKind
+    job: RoutingJob | None = None
     routed_ms: int = 0
     differs: bool = False
 
 
-class Identities:
+class KnownIdentities:
     """Jobs under way by identity, and the window of identities that were routed."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: IdentityWindow) -> None:
         self._window = window
-        self._under_way: dict[int, Job] = {}
+        self._under_way: dict[int, RoutingJob] = {}
 
     def __len__(self) -> int:
         """Return the number of jobs under way."""
@@ -71,22 +71,26 @@ class Identities:
         job = self._under_way.get(identity)
         if job is not None:
             job.claims.append(claim)
-            return Identified(Found.UNDER_WAY, job, differs=job.fingerprint != fingerprint)
+            return Identified(DeliveryKind.UNDER_WAY, job, differs=job.fingerprint != fingerprint)
         seen = self._window.find(identity, now=now)
         if seen is not None:
             return Identified(
-                Found.ROUTED, routed_ms=seen.router_ms, differs=seen.fingerprint != fingerprint
+                DeliveryKind.ROUTED,
+                routed_ms=seen.router_ms,
+                differs=seen.fingerprint != fingerprint,
             )
-        job = self._under_way[identity] = Job(submission, topic_class, fingerprint, [claim], now)
-        return Identified(Found.NEW, job)
+        job = self._under_way[identity] = RoutingJob(
+            submission, topic_class, fingerprint, [claim], now
+        )
+        return Identified(DeliveryKind.NEW, job)
 
-    def routed(self, job: Job, *, router_ms: int, now: float) -> None:
+    def routed(self, job: RoutingJob, *, router_ms: int, now: float) -> None:
         """Note that ``job`` is stored and routed; its repeats are recognised from ``now`` on."""
         del self._under_way[job.submission.identity]
         routed = Routed(router_ms, job.fingerprint)
         self._window.add(job.submission.identity, routed, now=now)
 
-    def given_up(self, job: Job) -> None:
+    def given_up(self, job: RoutingJob) -> None:
         """Note that ``job`` was given up: the next delivery of its message is new."""
         del self._under_way[job.submission.identity]
 

@@ -12,15 +12,15 @@ from newsfabric import topology
 from newsfabric.amqp.message import SHOVELLED, Delivery, Properties
 from newsfabric.errors import Rejected
 from newsfabric.line_limits import LineLimit
-from newsfabric.messages.envelope import Limits, Submission, identity_text, receive
+from newsfabric.messages.envelope import MessageLimits, Submission, identity_text, receive
 from newsfabric.messages.hops import hops, last_hop
 from newsfabric.topics import TopicClass, TopicTable
 from newsfabric.tracing.races import Races
 from newsfabric.tracing.sightings import SeenCopy, Sighting
 from wholesale.common.acceptance import check_rights, policy_of
 from wholesale.router import counters
-from wholesale.router.identities import Found, Identified, Identities
-from wholesale.router.jobs import Claim, Job, PendingAck, Source
+from wholesale.router.identities import DeliveryKind, Identified, KnownIdentities
+from wholesale.router.jobs import Claim, PendingAck, RoutingJob, Source
 from wholesale.router.receipts import ReceiptMaker, readable
 
 logger = logging.getLogger(__name__)
@@ -34,8 +34,8 @@ class Intake:
         *,
         receipts: ReceiptMaker,
         topics: TopicTable,
-        identities: Identities,
-        limits: Limits,
+        identities: KnownIdentities,
+        limits: MessageLimits,
         races: Races,
     ) -> None:
         self._receipts = receipts
@@ -46,26 +46,26 @@ class Intake:
         self._differing = LineLimit()
         self._failing = LineLimit()
 
-    def take(
+    def examine(
         self, delivery: Delivery, source: Source, *, now_ms: int, now: float
-    ) -> Job | PendingAck | None:
+    ) -> RoutingJob | PendingAck | None:
         """Return a job to store, a pending ack, or None if ``delivery`` joined a job under way.
 
         ``now_ms`` is the wall clock, for texts and reports; ``now``, in seconds and monotonic, is
         the time by which repeats are recognised.
         """
         try:
-            return self._take(delivery, source, now_ms, now)
+            return self._examine(delivery, source, now_ms, now)
         except Rejected as problem:
             return self.refuse(_unread(delivery, source), problem, now_ms=now_ms)
         except Exception as exc:
             # A bug of this code must not make the broker deliver the same message for ever.
-            unsaid = self._failing.may_log(now)
-            if unsaid is not None:
+            suppressed = self._failing.may_log(now)
+            if suppressed is not None:
                 name = readable(delivery.message.properties.message_id or "(none)")
-                text = "message_id %s: %r while it was taken in (and %d more)"
+                text = "message_id %s: %r at its intake (and %d more)"
                 about = {"message_id": name}
-                logger.error(text, name, exc, unsaid, exc_info=True, extra=about)
+                logger.error(text, name, exc, suppressed, exc_info=True, extra=about)
             failure = Rejected(counters.INTERNAL, "the router failed on this message")
             return self.refuse(_unread(delivery, source), failure, now_ms=now_ms)
 
@@ -74,18 +74,18 @@ class Intake:
         counters.REJECTED[problem.reason].inc()
         return PendingAck(self._receipts.rejected(claim.delivery, problem, now_ms=now_ms), [claim])
 
-    def _take(
+    def _examine(
         self, delivery: Delivery, source: Source, now_ms: int, now: float
-    ) -> Job | PendingAck | None:
+    ) -> RoutingJob | PendingAck | None:
         submission = self._decode(delivery, now_ms)
         topic_class = self._validate(submission, delivery.message.properties)
         claim = Claim(delivery, source, submission.reply_to, submission.correlation_id)
         if self._came_as_copy(submission.topic, delivery.message.properties):
             return self._refuse_copy(claim, now_ms)
         found = self._identify(submission, claim, topic_class, now_ms, now)
-        if found.found is Found.ROUTED:
+        if found.found is DeliveryKind.ROUTED:
             return self._repeat(submission, claim, found.routed_ms)
-        return found.job if found.found is Found.NEW else None
+        return found.job if found.found is DeliveryKind.NEW else None
 
     def _decode(self, delivery: Delivery, now_ms: int) -> Submission:
         counters.DECODE.entered()
@@ -141,7 +141,7 @@ class Intake:
         counters.IDENTIFY.entered()
         self._sighted(submission, claim.delivery, now_ms)
         found = self._identities.identify(submission, claim, topic_class=topic_class, now=now)
-        if found.found is Found.NEW:
+        if found.found is DeliveryKind.NEW:
             counters.IDENTIFY.left()
             _count_claim(now_ms - submission.published_ms)
         else:
@@ -159,18 +159,18 @@ class Intake:
             self._races.first(Sighting(identity, topic, message_id, published_ms, [copy]))
 
     def _count_repeat(self, submission: Submission, found: Identified, now: float) -> None:
-        before = found.found is Found.ROUTED
+        before = found.found is DeliveryKind.ROUTED
         (counters.ROUTED_BEFORE if before else counters.UNDER_WAY).inc()
         if not found.differs:
             return
         counters.DIFFERING.inc()
-        unsaid = self._differing.may_log(now)
-        if unsaid is not None:
+        suppressed = self._differing.may_log(now)
+        if suppressed is not None:
             name = identity_text(submission.identity)
             logger.warning(
-                "message %s came again with another topic or body; the first stands (and %d more)",
+                "message %s repeated with another topic or body: the first is kept (and %d more)",
                 name,
-                unsaid,
+                suppressed,
                 extra={"identity": name, "message_id": submission.message_id},
             )
 

@@ -30,7 +30,7 @@ class Source(Protocol):
     def ack(self, delivery: Delivery) -> None:
         """Acknowledge ``delivery``; does nothing if its channel is closed."""
 
-    def give_back(self, delivery: Delivery) -> None:
+    def requeue(self, delivery: Delivery) -> None:
         """Have the broker deliver it again, to any consumer of the queue."""
 
     def is_stale(self, delivery: Delivery) -> bool:
@@ -55,13 +55,13 @@ class Claim:
         """Acknowledge the delivery: the broker forgets the message."""
         self.source.ack(self.delivery)
 
-    def give_back(self) -> None:
+    def requeue(self) -> None:
         """Have the broker deliver it again, to any consumer of the queue."""
-        self.source.give_back(self.delivery)
+        self.source.requeue(self.delivery)
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class Job:
+class RoutingJob:
     """A new message; ``started`` is its arrival, monotonic.
 
     ``stream`` and ``envelope`` are set when it gets its number, ``stored_ms`` when it is stored.

@@ -62,10 +62,10 @@ class Listing:
         self._now = now
         self._renewed = asyncio.Event()
         self._version = 1
-        self._said_low = 0
+        self._written_low = 0
         self.stream = Stream(first_log)
         # True after the log line that there is no lease.
-        self._said = False
+        self._lapse_logged = False
 
     @property
     def has_lease(self) -> bool:
@@ -93,7 +93,7 @@ class Listing:
             self._renewed.clear()
             await self._renewed.wait()
 
-    async def may_number(self, stream: Stream) -> None:
+    async def wait_may_number(self, stream: Stream) -> None:
         """Return when ``stream`` may be numbered: as :meth:`lease`, and the clock is right."""
         while True:
             await self._clock.right.wait()
@@ -131,7 +131,7 @@ class Listing:
                 await self._rest(exc, backoff)
                 continue
             if listed:
-                self._version, self._said_low = 1, 0
+                self._version, self._written_low = 1, 0
                 self._renew(stream, asked_at)
                 return
             # Another router of this name began in the same ms. Or this router did, the reply was
@@ -164,7 +164,7 @@ class Listing:
 
     def _is_due(self, written_at: float) -> bool:
         stream = self.stream
-        moved = bool(stream.to_void) or stream.numbering.low != self._said_low
+        moved = bool(stream.to_void) or stream.numbering.low != self._written_low
         return moved or self._now() >= written_at + REST - BEAT
 
     async def _write(self) -> bool:
@@ -180,20 +180,20 @@ class Listing:
         self._version = next_version(self._version, self._clock.now_ms())
         low = stream.numbering.low
         stands = await self._store.change_log(DirectoryRow(stream.log, self._version, low))
-        self._said_low = low
+        self._written_low = low
         return stands
 
     async def _rest(self, exc: Exception, backoff: Backoff) -> None:
         counters.LISTING_RETRIES.inc()
-        if not self._said and not self.has_lease:
+        if not self._lapse_logged and not self.has_lease:
             why = str(exc) or "no answer"
-            logger.warning("the directory can't be written, so nothing is routed: %s", why)
-            self._said = True
+            logger.warning("can't write the directory, so nothing is routed: %s", why)
+            self._lapse_logged = True
         await asyncio.sleep(backoff.failed(time.monotonic()))
 
     def _renew(self, stream: Stream, asked_at: float) -> None:
-        if self._said:
+        if self._lapse_logged:
             logger.info("the directory can be written again")
-        self._said = False
+        self._lapse_logged = False
         stream.numbering.renewed(asked_at)
         self._renewed.set()

@@ -18,7 +18,7 @@ from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.errors import LinkError
 from newsfabric.messages import control
-from newsfabric.messages.envelope import DEFAULT_LIMITS, Limits
+from newsfabric.messages.envelope import DEFAULT_LIMITS, MessageLimits
 from newsfabric.store import Store
 from newsfabric.store.logs import Log
 from newsfabric.topics import TopicTable
@@ -26,15 +26,15 @@ from newsfabric.topology.roles import user_name
 from newsfabric.tracing import otel_tracer
 from newsfabric.tracing.otel_tracer import Tracer
 from newsfabric.tracing.races import Races
-from wholesale.common.progress import Progress
+from wholesale.common.progress import PendingOperations
 from wholesale.common.source import QueueSource
 from wholesale.router import counters
 from wholesale.router.acknowledging import Acknowledger
 from wholesale.router.clock_watch import ClockWatch
 from wholesale.router.closer import Closer
-from wholesale.router.identities import Identities
+from wholesale.router.identities import KnownIdentities
 from wholesale.router.intake import Intake
-from wholesale.router.jobs import Job, PendingAck
+from wholesale.router.jobs import PendingAck, RoutingJob
 from wholesale.router.listing import Listing, awake_clock
 from wholesale.router.receipts import ReceiptMaker
 from wholesale.router.routing import Routing
@@ -43,7 +43,7 @@ from wholesale.router.storing import Storing
 from wholesale.router.stream import Stream
 from wholesale.router.traffic import Traffic
 from wholesale.router.waiting import BRONZE_ROOM
-from wholesale.router.window import Window
+from wholesale.router.window import IdentityWindow
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Router:
         answers: ConfirmingPublisher,
         races: Races,
         traffic: Traffic | None = None,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: MessageLimits = DEFAULT_LIMITS,
         bronze_room: int = BRONZE_ROOM,
         tracer: Tracer | None = None,
         now_ms: Callable[[], int] = wall_clock_ms,
@@ -97,8 +97,8 @@ class Router:
         self._now_ms = now_ms
         self._now = now
         self._routes = routes
-        self._progress = Progress()
-        self._identities = Identities(Window())
+        self._progress = PendingOperations()
+        self._identities = KnownIdentities(IdentityWindow())
         self._evicted_early = 0
         # Log and number of the last tick.
         self._ticked: tuple[Log, int] | None = None
@@ -169,9 +169,9 @@ class Router:
                 counters.FORGED_CANARIES.inc()
             source.ack(delivery)
             return
-        taken = self._intake.take(delivery, source, now_ms=self._now_ms(), now=self._now())
+        taken = self._intake.examine(delivery, source, now_ms=self._now_ms(), now=self._now())
         match taken:
-            case Job():
+            case RoutingJob():
                 self._progress.begin()
                 self._storing.store_later(taken, under_way=len(self._identities))
             case PendingAck():
@@ -187,7 +187,7 @@ class Router:
 
     def pause(self) -> None:
         """Give back messages that have no number yet; the others go on."""
-        self._storing.give_back()
+        self._storing.requeue()
 
     async def run(self) -> None:
         """Run all stages and send ticks, until cancelled."""
@@ -238,8 +238,8 @@ class Router:
             now, stream = self._now(), self._listing.stream
             if stream.seq != last:
                 last, moved_at = stream.seq, now
-            untold = self._ticked != (stream.log, stream.seq)
-            quiet = untold and now >= moved_at + QUIET_SECONDS
+            unticked = self._ticked != (stream.log, stream.seq)
+            quiet = unticked and now >= moved_at + QUIET_SECONDS
             if quiet or now >= ticked_at + TICK_SECONDS:
                 ticked_at = now
                 self._count_evicted()

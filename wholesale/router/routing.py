@@ -24,14 +24,14 @@ from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.messages.envelope import encode
 from wholesale.common.outgoing import MaySend, PendingPublish, confirmed, send, sent_at_once
 from wholesale.router import counters
-from wholesale.router.jobs import Job
+from wholesale.router.jobs import RoutingJob
 from wholesale.router.listing import Listing, LogClosed
 from wholesale.router.settling import Settling
 
 _BATCHES_BETWEEN = 2
 
 # A job, and its publishes to both exchanges.
-_Sent = tuple[Job, PendingPublish, PendingPublish]
+_Sent = tuple[RoutingJob, PendingPublish, PendingPublish]
 
 
 class Routing:
@@ -49,7 +49,7 @@ class Routing:
         self._listing = listing
         self._now = now
         self._settling = settling
-        self._stored: asyncio.Queue[list[Job]] = asyncio.Queue(_BATCHES_BETWEEN)
+        self._stored: asyncio.Queue[list[RoutingJob]] = asyncio.Queue(_BATCHES_BETWEEN)
         self._sent: asyncio.Queue[list[_Sent]] = asyncio.Queue(_BATCHES_BETWEEN)
         self._confirming: list[PendingPublish] = []
 
@@ -58,7 +58,7 @@ class Routing:
         """False if the broker has failed a publish of the batch that is being confirmed now."""
         return not any(pending.failed for pending in self._confirming)
 
-    async def route_stored(self, jobs: list[Job]) -> None:
+    async def route_stored(self, jobs: list[RoutingJob]) -> None:
         """Route stored ``jobs`` in their turn; wait while two batches are before them."""
         await self._stored.put(jobs)
 
@@ -70,10 +70,10 @@ class Routing:
                 counters.ROUTE.entered(len(jobs))
                 await self._publish_all(jobs)
 
-    async def _publish_all(self, jobs: list[Job]) -> None:
+    async def _publish_all(self, jobs: list[RoutingJob]) -> None:
         may_send = self._lease_of(jobs)
         sent: list[_Sent] = []
-        failed: set[Job] = set()
+        failed: set[RoutingJob] = set()
         try:
             await may_send()
             for job in jobs:
@@ -85,7 +85,7 @@ class Routing:
                     self._settling.failed(job, exc)
                     failed.add(job)
         except LogClosed:
-            self._give_back([job for job in jobs if job not in failed])
+            self._requeue([job for job in jobs if job not in failed])
             return
         await self._sent.put(sent)
 
@@ -110,7 +110,7 @@ class Routing:
                 refused=counters.REFUSED,
             )
         except LogClosed:
-            self._give_back(jobs)
+            self._requeue(jobs)
             return
         finally:
             self._confirming = []
@@ -121,18 +121,18 @@ class Routing:
                 self._settling.routed(job)
                 counters.ROUTE.left()
 
-    def _lease_of(self, jobs: list[Job]) -> MaySend:
+    def _lease_of(self, jobs: list[RoutingJob]) -> MaySend:
         """Return a function that waits until ``jobs``, all of one log, may be published."""
         stream = jobs[0].stream
         assert stream is not None
         return functools.partial(self._listing.lease, stream)
 
-    def _give_back(self, jobs: list[Job]) -> None:
+    def _requeue(self, jobs: list[RoutingJob]) -> None:
         """Give ``jobs`` back. Copies that the exchanges may have are repeats by their identity."""
         for job in jobs:
-            self._settling.given_back(job)
+            self._settling.requeued(job)
 
-    async def _publish(self, job: Job, may_send: MaySend) -> _Sent:
+    async def _publish(self, job: RoutingJob, may_send: MaySend) -> _Sent:
         assert job.envelope is not None
         assert job.stream is not None
         message = encode(job.envelope, low=job.stream.numbering.low)

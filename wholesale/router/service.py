@@ -7,8 +7,8 @@ import time
 from typing import Any, Final
 
 from newsfabric.amqp import Links
-from newsfabric.messages.envelope import DEFAULT_LIMITS, Limits
-from newsfabric.process.figures import Figures
+from newsfabric.messages.envelope import DEFAULT_LIMITS, MessageLimits
+from newsfabric.process.figures import ProcessFigures
 from newsfabric.process.reporting import Reporting, Speaker
 from newsfabric.process.service import Readiness
 from newsfabric.store import Store
@@ -37,7 +37,7 @@ class RouterSettings(CoreSettings):
 
     prefetch: int = 1000
     bronze_room: int = BRONZE_ROOM
-    limits: Limits = DEFAULT_LIMITS
+    limits: MessageLimits = DEFAULT_LIMITS
 
     def __post_init__(self) -> None:
         if not 0 < self.bronze_room < self.prefetch:
@@ -82,7 +82,7 @@ class RouterService(CoreService[Router]):
             Speaker(
                 kind="router", name=settings.name, region=settings.region, login=settings.login
             ),
-            figures=Figures(counters.FIGURES),
+            figures=ProcessFigures(counters.FIGURES),
             readiness=self.readiness,
             draining=lambda: self.draining,
             more=self._busiest,

@@ -10,12 +10,12 @@ from newsfabric.line_limits import LineLimit
 from newsfabric.messages.envelope import Envelope, identity_text, ms_of_id
 from newsfabric.tracing.otel_tracer import Tracer
 from newsfabric.tracing.sightings import Sightings
-from wholesale.common.progress import Progress
+from wholesale.common.progress import PendingOperations
 from wholesale.router import counters
 from wholesale.router.acknowledging import Acknowledger
-from wholesale.router.identities import Identities
+from wholesale.router.identities import KnownIdentities
 from wholesale.router.intake import Intake
-from wholesale.router.jobs import Job, PendingAck
+from wholesale.router.jobs import PendingAck, RoutingJob
 from wholesale.router.receipts import ReceiptMaker
 from wholesale.router.spans import spans_of
 from wholesale.router.traffic import Traffic
@@ -30,10 +30,10 @@ class Settling:
         self,
         *,
         receipts: ReceiptMaker,
-        identities: Identities,
+        identities: KnownIdentities,
         intake: Intake,
         acknowledger: Acknowledger,
-        progress: Progress,
+        progress: PendingOperations,
         now_ms: Callable[[], int],
         now: Callable[[], float],
         sightings: Sightings,
@@ -52,7 +52,7 @@ class Settling:
         self._traffic = traffic
         self._failing = LineLimit()
 
-    def routed(self, job: Job) -> None:
+    def routed(self, job: RoutingJob) -> None:
         """End ``job``: it is stored, and both exchanges have confirmed it."""
         assert job.envelope is not None
         settle(job)
@@ -70,14 +70,14 @@ class Settling:
         ]
         self._end(job, PendingAck(publishes, job.claims))
 
-    def failed(self, job: Job, problem: Exception) -> None:
+    def failed(self, job: RoutingJob, problem: Exception) -> None:
         """End ``job`` after an unknown error: reject it, or it would circulate for ever."""
-        unsaid = self._failing.may_log(self._now())
-        if unsaid is not None:
+        suppressed = self._failing.may_log(self._now())
+        if suppressed is not None:
             name = identity_text(job.submission.identity)
-            text = "message %s: %r while it was routed (and %d more)"
+            text = "message %s: %r while routing it (and %d more)"
             about = {"identity": name, "message_id": job.submission.message_id}
-            logger.error(text, name, problem, unsaid, exc_info=problem, extra=about)
+            logger.error(text, name, problem, suppressed, exc_info=problem, extra=about)
         self._traced(job, "the router failed on this message")
         if job.stored_ms is not None:
             settle(job)
@@ -87,12 +87,12 @@ class Settling:
             self._acknowledger.add_ack(self._intake.refuse(claim, rejected, now_ms=self._now_ms()))
         self._progress.end()
 
-    def abandoned(self, job: Job) -> None:
+    def abandoned(self, job: RoutingJob) -> None:
         """End ``job`` without acknowledgement: it has no claims, and the broker repeats it."""
         self._identities.given_up(job)
         self._progress.end()
 
-    def shed(self, job: Job) -> None:
+    def shed(self, job: RoutingJob) -> None:
         """End ``job`` for lack of room, before it gets a number; send receipts if wanted."""
         counters.SHED.inc()
         if (sighting := self._sightings.get(job.submission.identity)) is not None:
@@ -106,18 +106,18 @@ class Settling:
         ]
         self._end(job, PendingAck(publishes, job.claims))
 
-    def given_back(self, job: Job) -> None:
+    def requeued(self, job: RoutingJob) -> None:
         """Give ``job`` back to the broker, which delivers it again.
 
         Its log was closed by others, so it needs another number; or nothing may be numbered here.
         """
-        counters.GIVEN_BACK.inc()
+        counters.REQUEUED.inc()
         self._identities.given_up(job)
         for claim in job.claims:
-            claim.give_back()
+            claim.requeue()
         self._progress.end()
 
-    def expired(self, job: Job) -> None:
+    def expired(self, job: RoutingJob) -> None:
         """End ``job``, which has waited for too long, without a receipt; its publisher sends again.
 
         A message that expires in the broker's queue ends in the same way. If ``job`` has a number
@@ -133,7 +133,7 @@ class Settling:
         self._identities.given_up(job)
         self._end(job, PendingAck([], job.claims))
 
-    def _sighted(self, job: Job, envelope: Envelope) -> None:
+    def _sighted(self, job: RoutingJob, envelope: Envelope) -> None:
         sighting = self._sightings.get(envelope.identity)
         if sighting is None:
             return
@@ -142,7 +142,7 @@ class Settling:
             sighting.steps["stored"] = job.stored_ms
         sighting.steps["routed"] = self._now_ms()
 
-    def _traced(self, job: Job, error: str = "") -> None:
+    def _traced(self, job: RoutingJob, error: str = "") -> None:
         submission = job.submission
         context = self._tracer.context(submission.identity, submission.traceparent)
         if context is None:
@@ -152,12 +152,12 @@ class Settling:
             spans_of(job, sighting, context, router, now_ms=self._now_ms(), error=error)
         )
 
-    def _end(self, job: Job, ack: PendingAck) -> None:
+    def _end(self, job: RoutingJob, ack: PendingAck) -> None:
         self._acknowledger.add_ack(ack)
         self._progress.end()
 
 
-def settle(job: Job) -> None:
+def settle(job: RoutingJob) -> None:
     """Settle the number of ``job``: it is finished (:mod:`wholesale.router.numbering`)."""
     assert job.stream is not None
     assert job.envelope is not None

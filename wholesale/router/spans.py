@@ -18,13 +18,19 @@ from newsfabric.tracing.otel_spans import (
     span_id,
 )
 from newsfabric.tracing.sightings import Sighting
-from wholesale.router.jobs import Job
+from wholesale.router.jobs import RoutingJob
 
 SERVICE = "router"
 
 
 def spans_of(
-    job: Job, sighting: Sighting | None, context: Context, router: str, *, now_ms: int, error: str
+    job: RoutingJob,
+    sighting: Sighting | None,
+    context: Context,
+    router: str,
+    *,
+    now_ms: int,
+    error: str,
 ) -> list[Span]:
     """Return the spans of ``job``, which ends at ``now_ms``; ``error`` is "" if it was routed."""
     envelope, submission = job.envelope, job.submission
@@ -84,7 +90,7 @@ def spans_of(
     return found
 
 
-def _events(job: Job) -> tuple[SpanEvent, ...]:
+def _events(job: RoutingJob) -> tuple[SpanEvent, ...]:
     # By its publisher's clock.
     events = [SpanEvent("published", job.submission.published_ms)]
     if job.submission.came is not None:

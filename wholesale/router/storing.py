@@ -16,11 +16,11 @@ from typing import Final
 from newsfabric.store import Store
 from wholesale.common.store_retry import StoreRetry
 from wholesale.router import counters
-from wholesale.router.jobs import Job
+from wholesale.router.jobs import RoutingJob
 from wholesale.router.listing import Listing, LogClosed
 from wholesale.router.settling import Settling
 from wholesale.router.stream import Stream
-from wholesale.router.waiting import Waiting
+from wholesale.router.waiting import WaitingJobs
 
 # Enough to share the cost of a transaction, and few enough that the last one isn't late: 256 SQLite
 # rows take a few ms.
@@ -30,7 +30,7 @@ _FULL_SECONDS: Final = 0.1
 # Seconds between two searches for jobs that have waited for too long.
 _LOOK_SECONDS: Final = 1.0
 
-HandOn = Callable[[list[Job]], Awaitable[None]]
+HandOn = Callable[[list[RoutingJob]], Awaitable[None]]
 
 
 class Storing:
@@ -58,9 +58,9 @@ class Storing:
         self._clock_ms = clock_ms
         self._now_ms = now_ms
         self._now = now
-        self._waiting = Waiting(bronze_room=bronze_room)
+        self._waiting = WaitingJobs(bronze_room=bronze_room)
         self._wake = asyncio.Event()
-        self._writing: list[Job] = []
+        self._writing: list[RoutingJob] = []
         self._retry = StoreRetry(store, counters.STORE_RETRIES)
         # The gauge calls a function: while a write waits for the store, no code here could set it.
         counters.WAITING.set_function(lambda: len(self._writing) + len(self._waiting))
@@ -70,7 +70,7 @@ class Storing:
         """True if the last write succeeded, and before the first."""
         return self._retry.store_answers
 
-    def store_later(self, job: Job, *, under_way: int) -> None:
+    def store_later(self, job: RoutingJob, *, under_way: int) -> None:
         """Store ``job`` in its turn; drop the oldest bronze if ``under_way`` jobs are too many."""
         dropped = self._waiting.queue_job(job, under_way=under_way)
         if dropped is not None:
@@ -82,10 +82,10 @@ class Storing:
         for job in self._waiting.remove_unclaimed():
             self._settling.abandoned(job)
 
-    def give_back(self) -> None:
+    def requeue(self) -> None:
         """Give back jobs without a number: the broker delivers them to another router."""
-        for job in self._waiting.take(len(self._waiting)):
-            self._settling.given_back(job)
+        for job in self._waiting.take_jobs(len(self._waiting)):
+            self._settling.requeued(job)
 
     async def give_up_old(self) -> None:
         """Give up jobs that have waited for too long, also during a write; until cancelled."""
@@ -106,9 +106,9 @@ class Storing:
     async def _store_some(self) -> None:
         stream = self._listing.stream
         with contextlib.suppress(LogClosed):
-            await self._listing.may_number(stream)
+            await self._listing.wait_may_number(stream)
             await self._settled_some(stream)
-            jobs = self._in_time(self._waiting.take(min(MAX_BATCH, stream.numbering.room)))
+            jobs = self._in_time(self._waiting.take_jobs(min(MAX_BATCH, stream.numbering.room)))
             if jobs:
                 await self._number_and_store(jobs, stream)
 
@@ -116,9 +116,9 @@ class Storing:
         """Return when ``stream`` has room for one more number."""
         while stream.numbering.room <= 0:
             await asyncio.sleep(_FULL_SECONDS)
-            await self._listing.may_number(stream)
+            await self._listing.wait_may_number(stream)
 
-    async def _number_and_store(self, jobs: list[Job], stream: Stream) -> None:
+    async def _number_and_store(self, jobs: list[RoutingJob], stream: Stream) -> None:
         counters.STORE.entered(len(jobs))
         for job in jobs:
             job.stream = stream
@@ -133,13 +133,13 @@ class Storing:
         counters.STORE.left(len(stored))
         await self._hand_on(stored)
 
-    async def _written(self, jobs: list[Job], stream: Stream) -> list[Job]:
+    async def _written(self, jobs: list[RoutingJob], stream: Stream) -> list[RoutingJob]:
         """Return the jobs that are in the store now; the others have ended."""
         try:
             await self._write(jobs, stream)
         except LogClosed:
             for job in jobs:
-                self._settling.given_back(job)
+                self._settling.requeued(job)
             return []
         except Exception as exc:
             if len(jobs) > 1:
@@ -152,7 +152,7 @@ class Storing:
             return []
         return jobs
 
-    async def _write(self, jobs: Sequence[Job], stream: Stream) -> None:
+    async def _write(self, jobs: Sequence[RoutingJob], stream: Stream) -> None:
         """Write until the store accepts it.
 
         Raise LogClosed if the log was closed meanwhile; other errors if the envelopes are at fault,
@@ -169,7 +169,7 @@ class Storing:
 
         await self._retry.until_answered(write)
 
-    def _in_time(self, jobs: list[Job]) -> list[Job]:
+    def _in_time(self, jobs: list[RoutingJob]) -> list[RoutingJob]:
         """Return those of ``jobs`` that may still be numbered; the others are given up."""
         now = self._now()
         in_time = []

@@ -38,7 +38,7 @@ class Routed(NamedTuple):
     fingerprint: int
 
 
-class Window:
+class IdentityWindow:
     """Identities routed in the last ``keep_ms``, at most ``most`` of them; both are 1 or more.
 
     ``now`` is in seconds, and monotonic. ``evicted_early`` counts identities that were dropped

@@ -63,7 +63,7 @@ class Acting:
         self._new = asyncio.Event()
         self._listed_at: float | None = None
         self._not_before = 0.0
-        self._told: int | None = None
+        self._requested: int | None = None
         self.trouble: Trouble | None = None
 
     @property
@@ -79,7 +79,7 @@ class Acting:
         if decision.want is not None or decision.end:
             self._new.set()
 
-    def document(self) -> dict[str, Any]:
+    def driver_document(self) -> dict[str, Any]:
         """Return the driver's part of ``/scale``."""
         trouble = self.trouble
         state = "well" if self.well else "starting" if self._listed_at is None else "stale"
@@ -91,7 +91,7 @@ class Acting:
             "trouble": trouble and trouble.text,
             "trouble_for_s": trouble and round(now - trouble.since, 1),
             "list_age_s": None if self._listed_at is None else round(now - self._listed_at, 1),
-            "told": self._told,
+            "told": self._requested,
         }
 
     async def run(self) -> None:
@@ -125,7 +125,7 @@ class Acting:
             good = await self._try("end", lambda: self._driver.end(names))
         want = decision.want
         if want is not None:
-            self._told = want
+            self._requested = want
             good = await self._try("want", lambda: self._driver.want(want)) and good
         asked = {"boxes"} | ({"end"} if decision.end else set()) | ({"want"} if want else set())
         if self.trouble is not None and self.trouble.action not in asked:

@@ -10,8 +10,8 @@ import click
 
 from newsfabric.safe_output import echo
 from wholesale.scaler.options import only_plan_options, seconds
-from wholesale.scaler.plan import Plan
-from wholesale.scaler.wish import Demand, Line, Wish, wish
+from wholesale.scaler.plan import ScalingPlan
+from wholesale.scaler.requirement import Demand, Requirement, RequirementLine, requirement
 
 _EPILOG: Final = """
 \b
@@ -35,8 +35,8 @@ class Capacity:
     readers: int
     already: int
     within: float
-    before: Wish
-    after: Wish
+    before: Requirement
+    after: Requirement
     steps: tuple[tuple[float, int, int], ...]
 
     @property
@@ -44,15 +44,15 @@ class Capacity:
         """Arrivals a second."""
         return (self.readers - self.already) / self.within
 
-    def document(self) -> dict[str, Any]:
+    def capacity_document(self) -> dict[str, Any]:
         """Return all of it as JSON."""
         return {
             "readers": self.readers,
             "already": self.already,
             "within_s": self.within,
             "arrivals_per_second": self.rate,
-            "before": {"boxes": self.before.boxes, "sums": self.before.document()},
-            "after": {"boxes": self.after.boxes, "sums": self.after.document()},
+            "before": {"boxes": self.before.boxes, "sums": self.before.lines_document()},
+            "after": {"boxes": self.after.boxes, "sums": self.after.lines_document()},
             "steps": [
                 {"at_s": at, "readers": readers, "boxes": boxes}
                 for at, readers, boxes in self.steps
@@ -60,14 +60,14 @@ class Capacity:
         }
 
 
-def capacity_for(readers: int, already: int, within: float, plan: Plan) -> Capacity:
+def capacity_for(readers: int, already: int, within: float, plan: ScalingPlan) -> Capacity:
     """Return the boxes for a crowd. ``already`` is less than ``readers``, ``within`` above 0."""
     rate = (readers - already) / within
 
-    def wanted(at: float) -> Wish:
+    def wanted(at: float) -> Requirement:
         here = already + (readers - already) * min(1.0, at / within)
         coming = rate if at < within else 0.0
-        return wish(
+        return requirement(
             Demand(
                 readers=here, growth=coming, connects=coming, per_box=plan.per_box, expected=readers
             ),
@@ -89,7 +89,7 @@ def capacity_for(readers: int, already: int, within: float, plan: Plan) -> Capac
     )
 
 
-@click.command(epilog=_EPILOG, short_help="Say how many boxes a crowd needs.")
+@click.command(epilog=_EPILOG, short_help="Show how many boxes a crowd needs.")
 @click.option(
     "--readers", type=click.IntRange(1, 10**10), required=True, help="How many there will be."
 )
@@ -106,8 +106,10 @@ def capacity_for(readers: int, already: int, within: float, plan: Plan) -> Capac
 )
 @only_plan_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def capacity(*, readers: int, already: int, within: float, plan: Plan, as_json: bool) -> None:
-    """Say how many boxes a crowd needs, before it comes and when it is there.
+def capacity(
+    *, readers: int, already: int, within: float, plan: ScalingPlan, as_json: bool
+) -> None:
+    """Show how many boxes a crowd needs, before it comes and when it is there.
 
     The sums are the scaler's own.
     """
@@ -117,13 +119,13 @@ def capacity(*, readers: int, already: int, within: float, plan: Plan, as_json: 
         raise click.BadParameter("at least a second", param_hint="--within")
     found = capacity_for(readers, already, within, plan)
     if as_json:
-        echo(json.dumps(found.document(), indent=2))
+        echo(json.dumps(found.capacity_document(), indent=2))
         return
     for line in _report(found, plan):
         echo(line)
 
 
-def _report(found: Capacity, plan: Plan) -> list[str]:
+def _report(found: Capacity, plan: ScalingPlan) -> list[str]:
     more = found.readers - found.already
     lines = [
         f"{more:,} more readers within {found.within:,.0f} s: {found.rate:,.1f} a second.",
@@ -145,10 +147,10 @@ def _report(found: Capacity, plan: Plan) -> list[str]:
     return lines
 
 
-def _sums(found: Wish) -> list[str]:
+def _sums(found: Requirement) -> list[str]:
     return [_line(line) for line in found.lines]
 
 
-def _line(line: Line) -> str:
+def _line(line: RequirementLine) -> str:
     digits = 1 if line.unit == "readers a second" else 0
     return f"{line.value:>14,.{digits}f}  {line.unit:<16}  {line.text}"

@@ -25,8 +25,8 @@ from typing import Final, Literal
 
 from newsfabric.messages.control import BoxState, LoadReport
 from wholesale.scaler.drivers import MOST_BOXES, Instance
-from wholesale.scaler.plan import Plan
-from wholesale.scaler.wish import Demand
+from wholesale.scaler.plan import ScalingPlan
+from wholesale.scaler.requirement import Demand
 
 # A report is due each second.
 SILENT_AFTER: Final = 10.0
@@ -49,13 +49,13 @@ PAUSED: Final = 30.0
 _MOST_CARRIED: Final = 2.0
 _MOST_COMING: Final = 3.0
 # Boxes' claims of their capacity count within this factor of the plan's value.
-_AS_TOLD: Final = 2.0
+_CLAIM_FACTOR: Final = 2.0
 
 Kind = Literal["ready", "booting", "unready", "leaving", "silent", "unknown", "failed"]
 
 
 @dataclasses.dataclass(slots=True)
-class _Heard:
+class _Reported:
     """A box by its reports; ``readers`` is the last number from its gateway."""
 
     state: BoxState
@@ -75,7 +75,7 @@ class _Heard:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Box:
+class KnownBox:
     """A box as a scaler sees it.
 
     ``unready``: it was ready once and reports that it isn't; ``silent``: no reports for a while;
@@ -95,20 +95,20 @@ class Box:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class BoxesView:
     """All boxes at one time. ``listed`` is the length of the driver's list, None if it has none.
 
     ``now_needed``: the demand that may request more boxes; ``kept_for``: the demand that keeps
     boxes.
     """
 
-    boxes: tuple[Box, ...]
+    boxes: tuple[KnownBox, ...]
     now_needed: Demand
     kept_for: Demand
     listed: int | None
-    heard_for: float
+    listening_for: float
 
-    def of(self, *kinds: Kind) -> list[Box]:
+    def of(self, *kinds: Kind) -> list[KnownBox]:
         """Return the boxes of these kinds."""
         return [box for box in self.boxes if box.kind in kinds]
 
@@ -116,29 +116,29 @@ class Sight:
 class KnownBoxes:
     """Boxes of ``region``."""
 
-    def __init__(self, region: str, plan: Plan) -> None:
+    def __init__(self, region: str, plan: ScalingPlan) -> None:
         self._region = region
         self._plan = plan
-        self._heard: dict[str, _Heard] = {}
+        self._reported: dict[str, _Reported] = {}
         self._born: dict[str, tuple[float, str]] | None = None
         # Boxes that existed when this scaler began to listen; their ages are by another clock.
-        self._elders: set[str] = set()
-        self._lists_elders = True
+        self._preexisting: set[str] = set()
+        self._lists_preexisting = True
         self._listening_since: float | None = None
         self._looked = -math.inf
         self._per_box = plan.per_box
         self._history: collections.deque[_Moment] = collections.deque()
         self._peaks = Highest(PEAK)
 
-    def hear(self, report: LoadReport, *, now: float) -> bool:
+    def note_report(self, report: LoadReport, *, now: float) -> bool:
         """Note ``report``; False if of another region, older than the last, or one too many."""
-        known = self._heard.get(report.box)
+        known = self._reported.get(report.box)
         if report.region != self._region:
             return False
         if known is None:
-            if len(self._heard) >= MOST_BOXES and not self._forget_one(now):
+            if len(self._reported) >= MOST_BOXES and not self._forget_one(now):
                 return False
-            known = self._heard[report.box] = _Heard(
+            known = self._reported[report.box] = _Reported(
                 report.state, 0, 0, 0.0, 0, now, now, now, False, None
             )
         elif report.sent_ms < known.sent_ms and now - known.seen <= SILENT_AFTER:
@@ -150,121 +150,129 @@ class KnownBoxes:
         """Note the driver's newest list; None if it has none."""
         if instances is None:
             self._born = None
-            self._lists_elders = True
+            self._lists_preexisting = True
             return
         self._born = {
             each.name: (now - each.age_seconds, each.zone) for each in instances[:MOST_BOXES]
         }
-        if self._lists_elders:
-            self._elders.update(self._born)
-            self._lists_elders = False
-        self._elders &= self._born.keys()
-        for name in self._born.keys() & self._heard.keys():
-            self._heard[name].listed = True
+        if self._lists_preexisting:
+            self._preexisting.update(self._born)
+            self._lists_preexisting = False
+        self._preexisting &= self._born.keys()
+        for name in self._born.keys() & self._reported.keys():
+            self._reported[name].listed = True
 
-    def deaf(self) -> None:
+    def disconnected(self) -> None:
         """Note that no reports can arrive now: their absence proves nothing."""
         self._listening_since = None
 
-    def look(self, *, now: float) -> Sight:
-        """Return the present knowledge. After :meth:`deaf` or a pause, listening begins anew."""
+    def view_at(self, *, now: float) -> BoxesView:
+        """Return the boxes as known now.
+
+        After :meth:`disconnected` or a pause, listening begins anew.
+        """
         if self._listening_since is None or now - self._looked > PAUSED:
             self._listening_since = now
             self._history.clear()
             self._peaks.clear()
-            self._elders.update(self._born or ())
-            for known in self._heard.values():
+            self._preexisting.update(self._born or ())
+            for known in self._reported.values():
                 # Their reports meanwhile are unknown: an empty box may have readers again.
                 known.seen = max(known.seen, now - SILENT_AFTER)
                 if known.empty_since is not None:
                     known.empty_since = now
         self._looked = now
         self._forget_gone(now)
-        said = self._boxes(now)
-        self._per_box = self._carried_by_one(said)
-        boxes = tuple(map(self._believed, said))
-        return Sight(
+        claimed = self._boxes(now)
+        self._per_box = self._carried_by_one(claimed)
+        boxes = tuple(map(self._bounded_claim, claimed))
+        return BoxesView(
             boxes=boxes,
             now_needed=self._needed(boxes, now),
             kept_for=self._kept(boxes),
             listed=None if self._born is None else len(self._born),
-            heard_for=now - self._listening_since,
+            listening_for=now - self._listening_since,
         )
 
     # --- boxes ----------------------------------------------------------------------------
 
-    def _boxes(self, now: float) -> list[Box]:
+    def _boxes(self, now: float) -> list[KnownBox]:
         born = self._born or {}
-        names = dict.fromkeys([*self._heard, *born])
+        names = dict.fromkeys([*self._reported, *born])
         return [self._box(name, now, born) for name in sorted(names)]
 
-    def _box(self, name: str, now: float, born: Mapping[str, tuple[float, str]]) -> Box:
-        heard = self._heard.get(name)
+    def _box(self, name: str, now: float, born: Mapping[str, tuple[float, str]]) -> KnownBox:
+        known = self._reported.get(name)
         at, zone = born.get(name, (None, ""))
-        silent = math.inf if heard is None else max(0.0, now - heard.seen)
-        empty = None if heard is None or heard.empty_since is None else now - heard.empty_since
-        kind = self._unheard(name, at, now) if heard is None else self._kind(name, heard, at, now)
-        return Box(
+        silent = math.inf if known is None else max(0.0, now - known.seen)
+        empty = None if known is None or known.empty_since is None else now - known.empty_since
+        kind = self._unheard(name, at, now) if known is None else self._kind(name, known, at, now)
+        return KnownBox(
             name=name,
             kind=kind,
-            readers=0 if heard is None else heard.readers,
-            capacity=0 if heard is None else heard.capacity,
+            readers=0 if known is None else known.readers,
+            capacity=0 if known is None else known.capacity,
             silent_for=silent if silent > SILENT_AFTER else None,
             empty_for=empty,
             listed=name in born,
             zone=zone,
         )
 
-    def _kind(self, name: str, heard: _Heard, born: float | None, now: float) -> Kind:
-        if heard.state == "draining":
+    def _kind(self, name: str, known: _Reported, born: float | None, now: float) -> Kind:
+        if known.state == "draining":
             return "leaving"
-        silent = now - heard.seen > SILENT_AFTER
-        if heard.ready_once:
+        silent = now - known.seen > SILENT_AFTER
+        if known.ready_once:
             if silent:
                 return "silent"
-            if heard.state == "ready":
+            if known.state == "ready":
                 return "ready"
-            by_its_word = heard.readers == 0 and heard.capacity > 0
-            hopeless = by_its_word and now - heard.since > self._plan.overdue
+            by_its_word = known.readers == 0 and known.capacity > 0
+            hopeless = by_its_word and now - known.since > self._plan.overdue
             return "failed" if hopeless else "unready"
         # It was never ready while this scaler listened.
-        at = heard.first if born is None else born
+        at = known.first if born is None else born
         if now - at <= self._plan.overdue:
             return "booting"
-        by_its_word = not silent and heard.readers == 0 and heard.capacity > 0
-        if by_its_word or self._heard_all_of(name, at):
-            return "failed" if heard.readers == 0 else "unready"
+        by_its_word = not silent and known.readers == 0 and known.capacity > 0
+        if by_its_word or self._all_reported(name, at):
+            return "failed" if known.readers == 0 else "unready"
         return "silent" if silent else "unready"
 
     def _unheard(self, name: str, born: float | None, now: float) -> Kind:
         assert born is not None
         if now - born <= self._plan.overdue:
             return "booting"
-        return "failed" if self._heard_all_of(name, born) else "unknown"
+        return "failed" if self._all_reported(name, born) else "unknown"
 
-    def _heard_all_of(self, name: str, born: float) -> bool:
+    def _all_reported(self, name: str, born: float) -> bool:
         """Return whether this scaler has listened ever since ``born``: then silence is a fact."""
-        if self._listening_since is None or name in self._elders:
+        if self._listening_since is None or name in self._preexisting:
             return False
         return born >= self._listening_since
 
-    def _believed(self, box: Box) -> Box:
+    def _bounded_claim(self, box: KnownBox) -> KnownBox:
         most = int(self._per_box * _MOST_CARRIED)
         return dataclasses.replace(
             box, readers=min(box.readers, most), capacity=min(box.capacity, most)
         )
 
-    def _carried_by_one(self, boxes: Iterable[Box]) -> int:
-        said = [box.capacity for box in boxes if box.kind == "ready" and box.capacity > 0]
-        if not said:
+    def _carried_by_one(self, boxes: Iterable[KnownBox]) -> int:
+        claimed = [box.capacity for box in boxes if box.kind == "ready" and box.capacity > 0]
+        if not claimed:
             return self._per_box
-        told = self._plan.per_box
+        planned = self._plan.per_box
         # A single box is its own median, and may be wrong.
-        return int(min(max(statistics.median_low(said), told / _AS_TOLD, 1), told * _AS_TOLD))
+        return int(
+            min(
+                max(statistics.median_low(claimed), planned / _CLAIM_FACTOR, 1),
+                planned * _CLAIM_FACTOR,
+            )
+        )
 
     # --- demand ---------------------------------------------------------------------------
 
-    def _needed(self, boxes: Sequence[Box], now: float) -> Demand:
+    def _needed(self, boxes: Sequence[KnownBox], now: float) -> Demand:
         here = sum(box.readers for box in boxes if box.silent_for is None)
         lost = sum(box.readers for box in boxes if box.silent_for is not None)
         self._peaks.add(here, now=now)
@@ -284,19 +292,19 @@ class KnownBoxes:
             per_box=self._per_box,
         )
 
-    def _kept(self, boxes: Sequence[Box]) -> Demand:
+    def _kept(self, boxes: Sequence[KnownBox]) -> Demand:
         here = sum(box.readers for box in boxes if box.silent_for is None)
         lost = sum(box.readers for box in boxes if box.silent_for is not None)
         # A box that never reported may be full.
         unknown = sum(self._per_box for box in boxes if box.kind == "unknown")
         return Demand(readers=here, missing=lost + unknown, per_box=self._per_box)
 
-    def _connects(self, boxes: Iterable[Box]) -> float:
+    def _connects(self, boxes: Iterable[KnownBox]) -> float:
         most = min(self._plan.connects_per_box, _MOST_COMING * self._per_box / self._plan.lead)
         return sum(
-            min(self._heard[box.name].connects, most)
+            min(self._reported[box.name].connects, most)
             for box in boxes
-            if box.silent_for is None and box.name in self._heard
+            if box.silent_for is None and box.name in self._reported
         )
 
     def _growth(self, now: float) -> float:
@@ -318,26 +326,26 @@ class KnownBoxes:
     # --- forgetting -----------------------------------------------------------------------
 
     def _forget_gone(self, now: float) -> None:
-        heard = self._heard
-        for name in [each for each in heard if self._is_gone(each, heard[each], now)]:
-            del self._heard[name]
+        known = self._reported
+        for name in [each for each in known if self._is_gone(each, known[each], now)]:
+            del self._reported[name]
 
-    def _is_gone(self, name: str, heard: _Heard, now: float) -> bool:
+    def _is_gone(self, name: str, known: _Reported, now: float) -> bool:
         if self._born is not None and name in self._born:
             return False
         # Nobody waits for a report of a box that its driver has ended.
-        ended = self._born is not None and heard.listed
-        return now - heard.seen > (REFUGE if ended else FORGET)
+        ended = self._born is not None and known.listed
+        return now - known.seen > (REFUGE if ended else FORGET)
 
     def _forget_one(self, now: float) -> bool:
         """Make room for one more: drop the longest silent one of the boxes without readers."""
         found = [
-            (heard.seen, name)
-            for name, heard in self._heard.items()
-            if now - heard.seen > SILENT_AFTER and heard.readers == 0
+            (known.seen, name)
+            for name, known in self._reported.items()
+            if now - known.seen > SILENT_AFTER and known.readers == 0
         ]
         if found:
-            del self._heard[min(found)[1]]
+            del self._reported[min(found)[1]]
         return bool(found)
 
 
@@ -378,7 +386,7 @@ class Highest:
         self._steps.clear()
 
 
-def _note(known: _Heard, report: LoadReport, now: float) -> None:
+def _note(known: _Reported, report: LoadReport, now: float) -> None:
     if (report.state == "ready") != (known.state == "ready"):
         known.since = now
     known.state = report.state

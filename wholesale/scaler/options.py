@@ -17,10 +17,10 @@ import click
 from newsfabric.errors import ConfigError, SetupError
 from newsfabric.safe_output import terminal_safe
 from wholesale.scaler.drivers import Driver
-from wholesale.scaler.drivers.cloudwatch import CloudWatch, Watching
+from wholesale.scaler.drivers.cloudwatch import CloudWatch, MetricsSink
 from wholesale.scaler.drivers.command import CommandDriver
 from wholesale.scaler.drivers.none import NoDriver
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
 DRIVERS: Final = ("none", "command", "aws", "world")
 
@@ -38,7 +38,7 @@ def seconds(_context: click.Context, parameter: click.Parameter, value: str) -> 
     return float(found[1]) * _UNITS[found[2]]
 
 
-_DEFAULT: Final = Plan()
+_DEFAULT: Final = ScalingPlan()
 # Name, type, and text for --help.
 _PLAN: Final[tuple[tuple[str, Any, str], ...]] = (
     ("per-box", int, "Readers that one box carries."),
@@ -54,12 +54,12 @@ _PLAN: Final[tuple[tuple[str, Any, str], ...]] = (
 
 
 def only_plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that make a :class:`Plan`; the command gets it as ``plan``."""
+    """Add the options that make a :class:`ScalingPlan`; the command gets it as ``plan``."""
 
     @functools.wraps(command)
     def with_plan(**given: Any) -> Any:
         fields = {name.replace("-", "_"): given.pop(name.replace("-", "_")) for name, _, _ in _PLAN}
-        return command(plan=Plan(**fields), **given)
+        return command(plan=ScalingPlan(**fields), **given)
 
     for name, kind, text in reversed(_PLAN):
         field = name.replace("-", "_")
@@ -87,7 +87,7 @@ def only_plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
 class ScalerOptions:
     """The options of a scaler: its plan, and its driver."""
 
-    plan: Plan
+    plan: ScalingPlan
     driver: str
     command: str | None
     group: str | None
@@ -96,14 +96,14 @@ class ScalerOptions:
     world: Path | None
 
     @contextlib.asynccontextmanager
-    async def opened(self, region: str) -> AsyncIterator[tuple[Driver, Watching | None]]:
+    async def opened(self, region: str) -> AsyncIterator[tuple[Driver, MetricsSink | None]]:
         """Yield the driver of ``region`` and the monitoring; ConfigError for a missing option."""
         async with contextlib.AsyncExitStack() as stack:
             driver = self._driver(region)
             stack.push_async_callback(driver.close)
-            watching: Watching | None = None
+            watching: MetricsSink | None = None
             if self.cloudwatch is not None:
-                cloud = _aws().Cloud("cloudwatch", region=self.aws_region, endpoint=_endpoint())
+                cloud = _aws().AwsClient("cloudwatch", region=self.aws_region, endpoint=_endpoint())
                 stack.callback(cloud.close)
                 watching = CloudWatch(self.cloudwatch, cloud)
             yield driver, watching
@@ -133,7 +133,7 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def with_scaler_options(
-        plan: Plan,
+        plan: ScalingPlan,
         driver: str,
         command_line: str | None,
         group: str | None,
@@ -165,7 +165,9 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 "--aws-region", help="Driver aws and CloudWatch: AWS's region, like us-west-2."
             ),
             _option("--world", type=_FOLDER, help="Driver world: its folder."),
-            _option("--cloudwatch", metavar="NAMESPACE", help="Tell CloudWatch what is wanted."),
+            _option(
+                "--cloudwatch", metavar="NAMESPACE", help="Report the wanted boxes to CloudWatch."
+            ),
         ]
     ):
         with_options = option(with_options)

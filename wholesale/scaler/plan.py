@@ -20,7 +20,7 @@ _DAY: Final = 86_400.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ScalingPlan:
     """The bounds on the number of boxes, and the properties of one. Times in seconds.
 
     ``per_box`` is the capacity of a box; boxes' own reports count within a factor of two of it.

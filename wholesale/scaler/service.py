@@ -1,7 +1,7 @@
 """A scaler in its region: receives load reports on the core, decides each second, and acts.
 
-Two or more run in a region, and none leads (wholesale.scaler.brain). A scaler without a link to the
-core decides nothing, and reports that.
+Two or more run in a region, and none leads (wholesale.scaler.deciding). A scaler without a link to
+the core decides nothing, and reports that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from newsfabric.amqp.spread import cancel_all
 from newsfabric.errors import LinkError
 from newsfabric.messages import control
 from newsfabric.messages.control import DrainOrder, encode_drain
-from newsfabric.process.figures import Figures
+from newsfabric.process.figures import ProcessFigures
 from newsfabric.process.operators import OperatorsApplication
 from newsfabric.process.reporting import Reporting, Speaker
 from newsfabric.process.service import DocumentHandler, Readiness, operators_routes, serving, up
@@ -30,11 +30,11 @@ from wholesale.common.http import NotFoundHandler
 from wholesale.common.own_queue import consume_own
 from wholesale.scaler import counters
 from wholesale.scaler.acting import Acting
-from wholesale.scaler.brain import Brain, counts
 from wholesale.scaler.choice import Decision
+from wholesale.scaler.deciding import Scaler, counts
 from wholesale.scaler.drivers import Driver
-from wholesale.scaler.drivers.cloudwatch import Watching
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.drivers.cloudwatch import MetricsSink
+from wholesale.scaler.plan import ScalingPlan
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class ScalerSettings:
     port: int = 0
     tls: ServerFiles | None = None
     admin_hosts: tuple[str, ...] = ()
-    plan: Plan = dataclasses.field(default_factory=Plan)
+    plan: ScalingPlan = dataclasses.field(default_factory=ScalingPlan)
 
 
 class ScalerService:
@@ -72,23 +72,23 @@ class ScalerService:
         *,
         core: Links,
         driver: Driver,
-        watching: Watching | None = None,
+        watching: MetricsSink | None = None,
     ) -> None:
         self.settings = settings
         # Set as soon as ``port`` is known and accepts connections.
         self.listening = asyncio.Event()
         self.port = 0
-        self.brain = Brain(settings.region, settings.plan)
+        self.scaler = Scaler(settings.region, settings.plan)
         self.acting = Acting(driver, self._take_list, time.monotonic)
         self._core = core
-        self._watching = watching
+        self._metrics_sink = watching
         self._decided = False
         self._draining = False
         self._reporting = Reporting(
             Speaker(
                 kind="scaler", name=settings.name, region=settings.region, login=settings.login
             ),
-            figures=Figures(counters.FIGURES),
+            figures=ProcessFigures(counters.FIGURES),
             readiness=self.readiness,
             draining=lambda: self._draining,
             outcomes=counters.REPORTS,
@@ -100,7 +100,7 @@ class ScalerService:
             core=self._core.connected, decided=self._decided, not_draining=not self._draining
         )
 
-    def document(self) -> dict[str, Any]:
+    def scale_document(self) -> dict[str, Any]:
         """Return the reply to ``GET /scale``."""
         plan = dataclasses.asdict(self.settings.plan)
         return {
@@ -108,8 +108,8 @@ class ScalerService:
             "region": self.settings.region,
             "now_ms": time.time_ns() // 1_000_000,
             "plan": plan,
-            **self.brain.document(),
-            "driver": {"name": self.settings.driver, **self.acting.document()},
+            **self.scaler.decision_document(),
+            "driver": {"name": self.settings.driver, **self.acting.driver_document()},
         }
 
     async def serve(self, stop: asyncio.Event) -> None:
@@ -117,7 +117,7 @@ class ScalerService:
         settings = self.settings
         pages = OperatorsApplication(
             [
-                (r"/scale", DocumentHandler, {"document": self.document}),
+                (r"/scale", DocumentHandler, {"document": self.scale_document}),
                 *operators_routes(self.readiness),
             ],
             names=settings.admin_hosts,
@@ -145,8 +145,8 @@ class ScalerService:
                     tasks.create_task(self.acting.run(), name="act"),
                     tasks.create_task(self._reporting.run(self._core), name="reports"),
                 ]
-                if self._watching is not None:
-                    running.append(tasks.create_task(self._watching.run(self.document)))
+                if self._metrics_sink is not None:
+                    running.append(tasks.create_task(self._metrics_sink.run(self.scale_document)))
                 await stop.wait()
                 self._draining = True
                 for task in running:
@@ -165,11 +165,11 @@ class ScalerService:
     def decide(self, now: float) -> Decision | None:
         """Make a decision and pass it to the driver; None while no reports can arrive."""
         if not self._core.connected:
-            self.brain.deaf()
+            self.scaler.disconnected()
             self._decided = False
             return None
         with counters.DECIDE_SECONDS.time():
-            decision = self.brain.decide(now=now, driver_well=self.acting.well)
+            decision = self.scaler.decide(now=now, driver_well=self.acting.well)
         self._decided = True
         self.acting.decided(decision)
         self._count(decision)
@@ -196,7 +196,7 @@ class ScalerService:
             logger.info("drain of %s: %s", box, str(exc) or "the core doesn't take it")
         else:
             counters.DRAINS.labels("sent").inc()
-            logger.info("%s is told to drain", box)
+            logger.info("ordered %s to drain", box)
 
     # --- input ----------------------------------------------------------------------------
 
@@ -211,21 +211,21 @@ class ScalerService:
         if delivery.message.properties.user_id != user_name("box", report.box):
             counters.REPORT_FORGED.inc()
             return
-        taken = self.brain.hear(report, now=time.monotonic())
+        taken = self.scaler.note_report(report, now=time.monotonic())
         (counters.REPORT_TAKEN if taken else counters.REPORT_IGNORED).inc()
 
     def _take_list(self, instances: Any) -> None:
-        self.brain.listed(instances, now=time.monotonic())
+        self.scaler.listed(instances, now=time.monotonic())
 
     def _count(self, decision: Decision) -> None:
-        sight = self.brain.sight
-        assert sight is not None
+        view = self.scaler.view
+        assert view is not None
         counters.WANTED.set(decision.wanted)
         counters.SUPPLY.set(decision.supply)
         counters.REFUSED.set(decision.refused)
-        counters.READERS.set(sight.now_needed.readers)
-        counters.MISSING.set(sight.now_needed.missing)
-        counters.GROWTH.set(sight.now_needed.growth)
-        found = counts(sight)
+        counters.READERS.set(view.now_needed.readers)
+        counters.MISSING.set(view.now_needed.missing)
+        counters.GROWTH.set(view.now_needed.growth)
+        found = counts(view)
         for kind in _KINDS:
             counters.BOXES.labels(kind).set(found.get(kind, 0))

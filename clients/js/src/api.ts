@@ -1,7 +1,7 @@
 // All that a page may use but `connect()`. What this file and index.ts declare becomes newsfabric.d.ts, with its comments,
 // so nothing that they export may name a type of another file.
 
-import type { Refusal } from "./wire.ts";
+import type { ErrorFields } from "./wire.ts";
 
 /** A message, as its publisher sent it and the fabric carried it. */
 export interface Message<Body = unknown> {
@@ -76,7 +76,7 @@ export class FabricError extends Error {
   readonly topic?: string;
 
   /** @internal */
-  constructor({ code, reason, temporary = false, topic }: Refusal) {
+  constructor({ code, reason, temporary = false, topic }: ErrorFields) {
     super(reason || `error ${code}`);
     this.name = "FabricError";
     this.code = code;

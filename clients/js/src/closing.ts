@@ -5,7 +5,7 @@
  * codes added later are obeyed too; the table of codes is docs/protocol.md.
  */
 
-import type { Push } from "./wire.ts";
+import type { GatewayPush } from "./wire.ts";
 
 /** The login is no good, or was revoked: whoever has none may come back. */
 export const INVALID_TOKEN = 4001;
@@ -26,13 +26,13 @@ export function closeAdvice(code: number): "stop" | "now" | "back off" {
 }
 
 /** What a gateway's `disconnect` push asks for, in ms, as far as it makes sense. */
-export function askedWait(notice?: Push | null): number {
+export function askedWait(notice?: GatewayPush | null): number {
   const asked = notice?.retry_after_ms;
   return Number.isFinite(asked) ? Math.min(MOST_ASKED_MS, Math.max(0, asked)) : 0;
 }
 
 /** Waits between attempts, with full jitter: anything from 0 to a bound that doubles, in ms. */
-export class Backoff {
+export class ReconnectBackoff {
   readonly base: number;
   readonly cap: number;
   readonly stable: number;
@@ -61,8 +61,8 @@ export class Backoff {
  * that closes each of them would be hammered.
  */
 export function waitAfterLoss(
-  { code, notice = null, openFor = 0, hasSaidToken = false }: { code: number; notice?: Push | null; openFor?: number; hasSaidToken?: boolean },
-  backoff: Backoff,
+  { code, notice = null, openFor = 0, hasSaidToken = false }: { code: number; notice?: GatewayPush | null; openFor?: number; hasSaidToken?: boolean },
+  backoff: ReconnectBackoff,
   random: number,
 ): number | null {
   const advice = closeAdvice(notice?.code ?? code);

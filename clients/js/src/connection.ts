@@ -5,8 +5,8 @@ import { BROKEN } from "./closing.ts";
 import { discover } from "./discovery.ts";
 import type { Heartbeat } from "./liveness.ts";
 import type { ToConnection, ToTabs } from "./notes.ts";
-import { Regions } from "./regions.ts";
-import type { Gateway, Memory } from "./regions.ts";
+import { KnownRegions } from "./regions.ts";
+import type { GatewayUrls, Memory } from "./regions.ts";
 import { Session } from "./session.ts";
 import type { Effect } from "./effects.ts";
 import { loadSockJS, openSockJS, openWebSocket, probe } from "./transport.ts";
@@ -16,7 +16,7 @@ import type { Verb } from "./wire.ts";
 
 const WAKE_MS = 30_000;
 
-interface Options {
+interface ConnectionOptions {
   endpoints: string[];
   transports: string[];
   heartbeat: Heartbeat;
@@ -25,24 +25,24 @@ interface Options {
   /** Takes lines of what is said and heard. */
   log?: (line: string) => void;
   /** Takes notes for the tabs. */
-  tell: (note: ToTabs) => void;
+  notify: (note: ToTabs) => void;
 }
 
-export class Connection {
+export class SharedConnection {
   #options;
   #memory: string; // the name under which regions are remembered
-  #regions: Regions;
+  #regions: KnownRegions;
   #session: Session;
   #socket: Socket | null = null;
   #timer = 0;
   #isTurning = false; // whether what this turn of the event loop brings about is still to be said
   #isOver = false;
 
-  constructor(options: Options) {
+  constructor(options: ConnectionOptions) {
     this.#options = options;
     const { endpoints, transports, heartbeat } = options;
     this.#memory = `newsfabric.regions ${endpoints[0]}`;
-    const regions = new Regions(endpoints, recall(this.#memory));
+    const regions = new KnownRegions(endpoints, recall(this.#memory));
     this.#regions = regions;
     const emit = (effect: Effect) => this.#carryOut(effect);
     this.#session = new Session({ regions, random: Math.random, emit, transports, heartbeat });
@@ -104,7 +104,7 @@ export class Connection {
     else if (effect.do === "probe") this.#probe(effect.target.gateway, effect.ms);
     else if (effect.do === "send") this.#send(effect.verb);
     else if (effect.do === "hangup") this.#hangUp();
-    else this.#tell(effect.note);
+    else this.#notify(effect.note);
   }
 
   #send(verb: Verb): void {
@@ -112,9 +112,9 @@ export class Connection {
     this.#socket?.send(JSON.stringify(verb));
   }
 
-  #tell(note: ToTabs): void {
+  #notify(note: ToTabs): void {
     if (note.t === "state") this.#options.log?.(`is ${note.state} ${JSON.stringify(note.details)}`);
-    this.#options.tell(note);
+    this.#options.notify(note);
   }
 
   async #discover(): Promise<void> {
@@ -125,7 +125,7 @@ export class Connection {
     if (memory) remember(this.#memory, memory);
   }
 
-  async #probe(gateway: Gateway, ms: number): Promise<void> {
+  async #probe(gateway: GatewayUrls, ms: number): Promise<void> {
     const isAlive = await probe(gateway, ms);
     this.#do((now) => this.#session.probed(isAlive, now));
   }
@@ -135,7 +135,7 @@ export class Connection {
     this.#socket = null;
   }
 
-  #open(gateway: Gateway, transport: string): void {
+  #open(gateway: GatewayUrls, transport: string): void {
     const on: SocketEvents = {
       opened: (name) => this.#do((now) => this.#session.opened(name, now)),
       heard: () => this.#do((now) => this.#session.heard(now)),
@@ -153,7 +153,7 @@ export class Connection {
     }
   }
 
-  #openSockJS(gateway: Gateway, on: SocketEvents): Socket {
+  #openSockJS(gateway: GatewayUrls, on: SocketEvents): Socket {
     const transports = this.#options.transports.filter((name) => name !== "websocket");
     return openSockJS(gateway, on, { load: (url) => loadSockJS(this.#options.sockjs, url), transports });
   }

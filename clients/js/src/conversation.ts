@@ -4,16 +4,16 @@
  * Who we are is said first on each connection, then what we follow, then what is still to be asked.
  */
 
-import { Login } from "./login.ts";
+import { LoginState } from "./login.ts";
 import { dispatch } from "./notes.ts";
 import type { Handlers, Output, ToConnection } from "./notes.ts";
-import { Outbox } from "./outbox.ts";
+import { VerbOutbox } from "./outbox.ts";
 import type { Random } from "./regions.ts";
 import { Requests } from "./requests.ts";
 import type { Timers } from "./timers.ts";
 import { Topics } from "./topics.ts";
 import { isError } from "./wire.ts";
-import type { Push, Verb } from "./wire.ts";
+import type { GatewayPush, Verb } from "./wire.ts";
 
 const TOKEN_MS = 5000; // so long a page's function may take to make a token before topics that need none are asked for
 const HASTE = { ms: 1000, most: 6 }; // a token is renewed after a second at the soonest, and twice as long each time
@@ -21,7 +21,7 @@ const TOO_MANY = 111;
 
 type Note = Exclude<ToConnection, { t: "look" }>;
 
-interface Options {
+interface ConversationOptions {
   timers: Timers;
   random: Random;
   /** Takes verbs for the gateway, at a pace that it takes, and notes for the tabs. */
@@ -33,21 +33,21 @@ interface Options {
 }
 
 export class Conversation {
-  #options: Options;
+  #options: ConversationOptions;
   #timers: Timers;
-  #outbox = new Outbox();
-  #login: Login;
+  #outbox = new VerbOutbox();
+  #login: LoginState;
   #topics: Topics;
   #requests: Requests;
   #isOpen = false;
   #haste = 0; // tokens in a row that had to be renewed at once: it is this device's clock that is wrong
 
-  constructor(options: Options) {
+  constructor(options: ConversationOptions) {
     const { out, timers } = options;
     this.#options = options;
     this.#timers = timers;
-    const paced = { send: (verb: Verb) => this.#outbox.say(verb), tell: out.tell };
-    this.#login = new Login(paced, options.random);
+    const paced = { send: (verb: Verb) => this.#outbox.say(verb), notify: out.notify };
+    this.#login = new LoginState(paced, options.random);
     this.#topics = new Topics(paced, this.#outbox);
     this.#requests = new Requests(paced, timers, (topic) => this.#topics.isServed(topic));
     timers.when({
@@ -127,9 +127,9 @@ export class Conversation {
 
   /* ---- What the gateway pushes ---- */
 
-  push(push: Push, now: number): void {
+  push(push: GatewayPush, now: number): void {
     this.#requests.pushed(push);
-    if (push.limits) this.#outbox.told(push.limits);
+    if (push.limits) this.#outbox.setLimits(push.limits);
     if (isError(push) && push.code === TOO_MANY) this.#outbox.tooFast(now);
     if (this.#topics.push(push)) {
       // A refusal may be mended by a login, and one that is temporary by time.
@@ -142,7 +142,7 @@ export class Conversation {
     else this.#answer(push, now);
   }
 
-  #loggedIn({ expires_at: expiresAt }: Push, now: number): void {
+  #loggedIn({ expires_at: expiresAt }: GatewayPush, now: number): void {
     if (Number.isFinite(expiresAt)) {
       const wait = (expiresAt - now) * (0.7 + 0.2 * this.#options.random());
       this.#timers.set("refresh", now + Math.max(HASTE.ms * 2 ** this.#haste, wait));
@@ -153,7 +153,7 @@ export class Conversation {
   }
 
   /** A token is no good. The first time others are asked for at once, then less and less often. */
-  #refused(push: Push, now: number): void {
+  #refused(push: GatewayPush, now: number): void {
     this.#tryAgain(push, now);
     const { refusals } = this.#login;
     if (push.temporary || refusals < 2) return;
@@ -161,14 +161,14 @@ export class Conversation {
     this.#timers.set("refresh", now + wait * (0.5 + this.#options.random()));
   }
 
-  #answer(push: Push, now: number): void {
+  #answer(push: GatewayPush, now: number): void {
     if (this.#requests.reply(push, now) || !isError(push)) return;
     this.#tryAgain(push, now);
     if (push.code === TOO_MANY) this.#requests.unread(now + 1000 + 4000 * this.#options.random());
-    this.#options.out.tell({ t: "error", error: push });
+    this.#options.out.notify({ t: "error", error: push });
   }
 
-  #tryAgain({ temporary }: Push, now: number): void {
+  #tryAgain({ temporary }: GatewayPush, now: number): void {
     if (temporary) this.#timers.soon("again", now + 1000 + this.#options.random() * 4000);
   }
 
@@ -185,14 +185,14 @@ export class Conversation {
   }
 
   #notes: Handlers<Note, [now: number]> = {
-    hello: ({ wishes, token, login }, now) => {
+    hello: ({ interests, token, login }, now) => {
       if (login && this.#login.adopt(login) && this.#isOpen) this.#begin(now);
       this.#login.tellToken();
       if (token && this.#login.want() && this.#isOpen) this.#begin(now);
-      for (const wish of wishes) this.#topics.follow(wish, this.#isReady);
+      for (const interest of interests) this.#topics.follow(interest, this.#isReady);
       this.#options.tellState();
     },
-    follow: ({ wish }) => this.#topics.follow(wish, this.#isReady),
+    follow: ({ interest }) => this.#topics.follow(interest, this.#isReady),
     leave: ({ key }) => this.#topics.leave(key),
     ask: ({ key, verb }) => {
       if (isLogin(verb)) this.#logIn(key, verb);

@@ -1,6 +1,6 @@
 /** Tries one gateway after the other, over WebSocket or SockJS, until one opens. Pure. */
 
-import type { Candidate, Regions } from "./regions.ts";
+import type { Candidate, KnownRegions } from "./regions.ts";
 import type { Loss } from "./retries.ts";
 import type { Effect } from "./effects.ts";
 import type { Timers } from "./timers.ts";
@@ -9,8 +9,8 @@ const PATIENCE = { least: 3000, most: 15_000 };
 const BLOCKED_MS = 600_000; // so long WebSocket isn't tried again where something forbids it
 const MUTE_MS = 10_000;
 
-interface Options {
-  regions: Regions;
+interface DiallerOptions {
+  regions: KnownRegions;
   timers: Timers;
   /** "websocket" and the names of sockjs-client's that may be used. */
   transports: string[];
@@ -28,11 +28,11 @@ export class Dialler {
   #candidates: Candidate[] = [];
   #blockedUntil = 0;
   #mute = 0; // WebSockets in a row that opened and never said a word
-  #options: Options;
+  #options: DiallerOptions;
   #mayUseWebSocket: boolean;
   #mayUseSockJS: boolean;
 
-  constructor(options: Options) {
+  constructor(options: DiallerOptions) {
     this.#options = options;
     const { timers, transports, emit } = options;
     this.#mayUseWebSocket = transports.includes("websocket");

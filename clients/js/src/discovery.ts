@@ -1,7 +1,7 @@
 /** Asks every region for its endpoints at once, and those that the answers name as well, until patience ends. */
 
 import { parseEndpoints } from "./regions.ts";
-import type { Answer, Regions } from "./regions.ts";
+import type { RegionAnswer, KnownRegions } from "./regions.ts";
 import { judgeAfter, within } from "./verdicts.ts";
 
 const ANSWER_MS = 4000;
@@ -11,11 +11,11 @@ const ANSWER_MS = 4000;
  * `now` is the time as `regions` knows it, `clock` runs meanwhile.
  */
 export function discover(
-  regions: Regions,
+  regions: KnownRegions,
   now: number,
   { ask = askEndpoints, clock = () => performance.now() } = {},
-): Promise<Answer[]> {
-  const answers = new Map<string, Answer & { isIn?: boolean }>(); // by url
+): Promise<RegionAnswer[]> {
+  const answers = new Map<string, RegionAnswer & { isIn?: boolean }>(); // by url
   const { home } = regions;
   return new Promise((resolve) => {
     const begun = clock();
@@ -43,7 +43,7 @@ export function discover(
 }
 
 /** The endpoints at `url`; null when there is no usable answer in time, with words if that isn't to be mended by time. */
-async function askEndpoints(url: string): Promise<Pick<Answer, "endpoints" | "wrong">> {
+async function askEndpoints(url: string): Promise<Pick<RegionAnswer, "endpoints" | "wrong">> {
   try {
     return await within(ANSWER_MS, async (signal) => read(url, await fetch(url, { cache: "no-store", credentials: "omit", signal })));
   } catch {
@@ -51,7 +51,7 @@ async function askEndpoints(url: string): Promise<Pick<Answer, "endpoints" | "wr
   }
 }
 
-async function read(url: string, answer: Response): Promise<Pick<Answer, "endpoints" | "wrong">> {
+async function read(url: string, answer: Response): Promise<Pick<RegionAnswer, "endpoints" | "wrong">> {
   const { status } = answer;
   // Proxies and servers in trouble say anything.
   const isTrouble = status >= 500 || status === 408 || status === 429;

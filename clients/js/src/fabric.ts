@@ -2,7 +2,7 @@
 
 import { FabricError, TRANSPORTS } from "./api.ts";
 import type { ConnectOptions, Fabric, Login, Message, Page, State, Statistics, SubscribeOptions, Subscription, Token } from "./api.ts";
-import { Connection } from "./connection.ts";
+import { SharedConnection } from "./connection.ts";
 import { HEARTBEAT } from "./liveness.ts";
 import type { Events, ToConnection } from "./notes.ts";
 import { checkConnect, checkSubscribe, checkTopic } from "./options.ts";
@@ -40,7 +40,7 @@ export class PageFabric implements Fabric {
       id: randomId(),
       token,
       say: (note) => (this.#tabs ? this.#tabs.say(note) : this.#toNobody(note)),
-      tell: (event, value) => (event === "state" ? this.#stateIs(value as State) : this.#emit(event, value)),
+      notify: (event, value) => (event === "state" ? this.#stateIs(value as State) : this.#emit(event, value)),
     });
     // A server that renders pages: whoever reads them connects.
     if (!page && !WebSocket) return;
@@ -51,7 +51,7 @@ export class PageFabric implements Fabric {
     this.#tabs = new Tabs({
       name: `newsfabric ${urls} ${transports}`,
       subscriber: this.#subscriber,
-      open: (tell) => new Connection({ ...connecting, tell }),
+      open: (notify) => new SharedConnection({ ...connecting, notify }),
       share: share && Boolean(page),
     });
     if (page) this.#watchPage(page, this.#tabs);
@@ -175,8 +175,8 @@ export class PageFabric implements Fabric {
   }
 
   /** Connections repeat their state for each tab that comes. */
-  #stateIs(told: State): void {
-    const state = { ...told, tab: this.#tabs?.role };
+  #stateIs(reported: State): void {
+    const state = { ...reported, tab: this.#tabs?.role };
     if (this.#page.signal.aborted || JSON.stringify(state) === JSON.stringify(this.state)) return;
     const [wasOpen, isOpen] = [this.state.state === "open", state.state === "open"];
     if (isOpen && !wasOpen) this.#connections.connections += 1;

@@ -1,15 +1,15 @@
 /** Finds gateways to try: asks the regions, once more while it is open which is home, and now and then whether home is back. Pure. */
 
 import type { State } from "./api.ts";
-import type { Answer, Candidate, Random, Regions } from "./regions.ts";
+import type { RegionAnswer, Candidate, Random, KnownRegions } from "./regions.ts";
 import type { Loss } from "./retries.ts";
 import type { Timers } from "./timers.ts";
 
 const HOME_MS = 300_000;
 const MOST_ROUNDS = 3; // one that names the regions, two that compare them
 
-interface Options {
-  regions: Regions;
+interface FinderOptions {
+  regions: KnownRegions;
   timers: Timers;
   random: Random;
   /** Asks every region for its endpoints; then discovered(). */
@@ -25,12 +25,12 @@ interface Options {
 export class Finder {
   /** The other regions, by the last answers. */
   alternates: State["alternates"];
-  #options: Options;
+  #options: FinderOptions;
   #url = ""; // of the region where we are, or were last
   #rounds = 0;
   #wrong = new Set<string>(); // URLs that the page was told of
 
-  constructor(options: Options) {
+  constructor(options: FinderOptions) {
     this.#options = options;
     options.timers.when({ home: options.discover });
   }
@@ -41,7 +41,7 @@ export class Finder {
   }
 
   /** What the regions answered, to a session in this `state`. */
-  discovered(answers: Answer[], state: State["state"], now: number): void {
+  discovered(answers: RegionAnswer[], state: State["state"], now: number): void {
     const { regions, random } = this.#options;
     const candidates = regions.candidates(answers, now, random);
     for (const { url, wrong } of answers) if (wrong) this.#tellWrong(url, wrong);
@@ -56,7 +56,7 @@ export class Finder {
     this.#options.onWrong(`endpoints: ${url}: ${wrong}`);
   }
 
-  #choose(answers: Answer[], candidates: Candidate[], now: number): void {
+  #choose(answers: RegionAnswer[], candidates: Candidate[], now: number): void {
     if (this.#options.regions.undecided && this.#rounds < MOST_ROUNDS) {
       this.#rounds += 1;
       return this.#options.discover();

@@ -17,7 +17,7 @@ export const HEARTBEAT: Heartbeat = { visible: 3000, hidden: 30_000 };
 const SLACK = { least: 2500, most: 10_000 };
 const LOOKED_MS = 15_000;
 
-interface Options {
+interface LivenessOptions {
   heartbeat: Heartbeat;
   timers: Timers;
   /** Asks the gateway for a sign of life. */
@@ -27,7 +27,7 @@ interface Options {
 }
 
 export class Liveness {
-  #options: Options;
+  #options: LivenessOptions;
   #isHidden = false;
   #lookedAt = -Infinity; // when a tab that is seen last looked for its connection
   #heardAt = 0;
@@ -35,7 +35,7 @@ export class Liveness {
   #roundTrip = 0; // 0 until one was measured
   #answerMs = 0; // what a request to this region takes
 
-  constructor(options: Options) {
+  constructor(options: LivenessOptions) {
     this.#options = options;
     options.timers.when({ quiet: (now) => this.ping(now), pong: options.onDead });
   }

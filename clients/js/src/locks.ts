@@ -9,7 +9,7 @@ export async function holdLock(name: string, options: LockOptions, whenHeld: () 
   }
 }
 
-interface Options {
+interface LocksOptions {
   name: string;
   /** Whether this tab, which has the lock, can lead. */
   mayLead: () => boolean;
@@ -24,7 +24,7 @@ export class LeadLock {
   #release: (() => void) | null = null;
   #isQueued = false;
 
-  constructor(options: Options) {
+  constructor(options: LocksOptions) {
     this.#options = options;
   }
 

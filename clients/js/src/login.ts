@@ -12,11 +12,11 @@
 import type { Output } from "./notes.ts";
 import { isError } from "./wire.ts";
 import type { Random } from "./regions.ts";
-import type { ErrorPush, Push } from "./wire.ts";
+import type { ErrorPush, GatewayPush } from "./wire.ts";
 
 const UNAUTHORIZED = 101;
 
-export class Login {
+export class LoginState {
   /** Who is logged in. */
   user: { user: string; expires_at: number | null } | null = null;
   #wanted = false;
@@ -28,7 +28,7 @@ export class Login {
   refusals = 0;
   #error: ErrorPush | null = null; // why, to be told if no tab has a better one
   #keys = new Map<string, string>(); // of those who await an answer → the ref of their verb; "" until it is said
-  #said = new Map<string, unknown>(); // ref → the token, on this connection
+  #sent = new Map<string, unknown>(); // ref → the token, on this connection
   #ref = ""; // of the last verb
   #isOpen = false; // whether that one has no answer yet that settles it
   #question: number; // the last one that tabs were asked; those of other connections end in other decimals
@@ -67,7 +67,7 @@ export class Login {
     this.#refs += 1;
     this.#ref = `l${this.#refs}`;
     this.#isOpen = true;
-    this.#said.set(this.#ref, this.#token);
+    this.#sent.set(this.#ref, this.#token);
     for (const [key, ref] of this.#keys) if (!ref) this.#keys.set(key, this.#ref);
     this.#send();
   }
@@ -84,7 +84,7 @@ export class Login {
   askForToken(): void {
     this.#isAsking = true;
     this.#question += 1;
-    this.#out.tell({ t: "token?", question: this.#question });
+    this.#out.notify({ t: "token?", question: this.#question });
   }
 
   /** Whether `question` is the one that tabs are being asked; tabs of an older version don't say. */
@@ -99,7 +99,7 @@ export class Login {
     const isNew = typeof token === "string" && token !== this.#refused && token !== this.#token;
     this.#isAsking = !isNew;
     if (isNew) this.#token = token;
-    else if (error) this.#out.tell({ t: "error", error });
+    else if (error) this.#out.notify({ t: "error", error });
     return isNew;
   }
 
@@ -112,40 +112,40 @@ export class Login {
   }
 
   /** What the gateway's `push` says of us, if anything. */
-  reply(push: Push): "in" | "refused" | null {
+  reply(push: GatewayPush): "in" | "refused" | null {
     if (push.type === "logged_in" || push.type === "refreshed") {
       this.#isAccepted(push);
       return "in";
     }
-    if (!isError(push) || !this.#said.has(push.ref)) return null;
+    if (!isError(push) || !this.#sent.has(push.ref)) return null;
     if (push.ref !== this.#ref) this.#answer(push.ref, push);
     else if (this.#isOpen) this.#isRefused(push);
     return "refused";
   }
 
   /** Without a `ref` it comes of what the gateway found in a cookie, of which we know nothing. */
-  #isAccepted({ ref, user, expires_at: expiresAt }: Push): void {
+  #isAccepted({ ref, user, expires_at: expiresAt }: GatewayPush): void {
     this.user = { user, expires_at: expiresAt ?? null };
-    this.#accepted = this.#said.get(ref) ?? null;
+    this.#accepted = this.#sent.get(ref) ?? null;
     this.#refused = null;
     this.refusals = 0;
     this.#knowsBetter = true;
     if (ref === this.#ref) this.#isOpen = false;
     this.tellToken();
     this.#answer(ref, { type: "logged_in", ...this.user });
-    this.#out.tell({ t: "login", ...this.user });
+    this.#out.notify({ t: "login", ...this.user });
   }
 
   /** Tabs keep it for the next connection, which may be that of any of them. */
   tellToken(): void {
-    if (this.user && typeof this.#accepted === "string") this.#out.tell({ t: "token", token: this.#accepted });
+    if (this.user && typeof this.#accepted === "string") this.#out.notify({ t: "token", token: this.#accepted });
   }
 
   #isRefused(push: ErrorPush): void {
     const isAwaited = this.#keys.size > 0;
     this.#answer(this.#ref, push);
     if (push.temporary) {
-      if (!isAwaited) this.#out.tell({ t: "error", error: push });
+      if (!isAwaited) this.#out.notify({ t: "error", error: push });
       return;
     }
     this.#isOpen = false;
@@ -155,20 +155,20 @@ export class Login {
     if (isAwaited) return;
     this.refusals += 1;
     // Its function makes them faster than they can be refused: it is asked again in a while.
-    if (this.refusals > 1) return this.#out.tell({ t: "error", error: push });
+    if (this.refusals > 1) return this.#out.notify({ t: "error", error: push });
     // A tab may have a newer one; if none has, the page is told what is wrong with this one.
     this.#error = push;
     this.askForToken();
   }
 
   /** Verbs are answered in order: what was said before the last one and has no answer yet was never read, and shares its. */
-  #answer(ref: string, push: Push): void {
+  #answer(ref: string, push: GatewayPush): void {
     const isLast = ref === this.#ref;
-    for (const said of this.#said.keys()) if (isLast && said !== ref) this.#said.delete(said);
+    for (const sent of this.#sent.keys()) if (isLast && sent !== ref) this.#sent.delete(sent);
     for (const [key, asked] of this.#keys) {
       if (!isLast && asked !== ref) continue;
       this.#keys.delete(key);
-      this.#out.tell({ t: "answer", key, push });
+      this.#out.notify({ t: "answer", key, push });
     }
   }
 
@@ -180,7 +180,7 @@ export class Login {
 
   /** Whether a token was said on this connection. */
   get hasSaid(): boolean {
-    return this.#said.size > 0;
+    return this.#sent.size > 0;
   }
 
   /** Nobody is logged in any more, nor to be; who awaits a login hears why. */
@@ -194,7 +194,7 @@ export class Login {
   }
 
   #tellOut(reason: string, code: number): void {
-    if (this.user) this.#out.tell({ t: "logout", user: this.user.user, reason, code });
+    if (this.user) this.#out.notify({ t: "logout", user: this.user.user, reason, code });
   }
 
   /** Whether `token` is of another user than the one that is logged in: it can't be said on this connection. */
@@ -207,7 +207,7 @@ export class Login {
     this.#isAsking = false;
     this.#isOpen = false;
     this.#ref = "";
-    this.#said.clear();
+    this.#sent.clear();
     for (const key of this.#keys.keys()) this.#keys.set(key, "");
     this.user = null;
   }

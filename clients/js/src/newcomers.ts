@@ -1,22 +1,22 @@
 /**
  * The subscriptions that come to a topic which others follow already, and aren't just where it is. Pure.
  *
- * A newcomer gets nothing until the topic has been subscribed as it wishes, for it alone: one after the other.
+ * A newcomer gets nothing until the topic has been subscribed as it wants, for it alone: one after the other.
  */
 
-import type { Wish } from "./notes.ts";
+import type { Interest } from "./notes.ts";
 
 export class Newcomers {
-  #late: Wish[] = [];
-  #current: Wish | null = null; // the one whose wish is being served
+  #late: Interest[] = [];
+  #current: Interest | null = null; // the one whose interest is being served
   #isAwaited = false; // whether the topic is being made ready for the next one
 
-  add(wish: Wish): void {
-    this.#late.push(wish);
+  add(interest: Interest): void {
+    this.#late.push(interest);
   }
 
   leave(key: string): void {
-    this.#late = this.#late.filter((wish) => wish.key !== key);
+    this.#late = this.#late.filter((interest) => interest.key !== key);
   }
 
   /** The keys of those that don't yet get what the others get. */
@@ -31,8 +31,8 @@ export class Newcomers {
     return true;
   }
 
-  /** The wish to serve now, if the topic is ready. */
-  next(isReady: boolean): Wish | null {
+  /** The interest to serve now, if the topic is ready. */
+  next(isReady: boolean): Interest | null {
     this.#isAwaited = false;
     const next = (isReady && this.#late.shift()) || null;
     if (next) this.#current = next;
@@ -49,9 +49,9 @@ export class Newcomers {
     this.#current = null;
   }
 
-  /** The present one begins again, if it is still among these `wishes`. */
-  restart(wishes: Map<string, Wish>): void {
-    if (this.#current && wishes.has(this.#current.key)) this.#late.unshift(this.#current);
+  /** The present one begins again, if it is still among these `interests`. */
+  restart(interests: Map<string, Interest>): void {
+    if (this.#current && interests.has(this.#current.key)) this.#late.unshift(this.#current);
     this.#current = null;
     this.#isAwaited = false;
   }

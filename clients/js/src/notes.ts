@@ -6,10 +6,10 @@
  */
 
 import type { FabricError, Login, Logout, State } from "./api.ts";
-import type { Push, Refusal, Verb } from "./wire.ts";
+import type { GatewayPush, ErrorFields, Verb } from "./wire.ts";
 
 /** What a subscription wants. Its key is "tab/number". */
-export interface Wish {
+export interface Interest {
   key: string;
   topic: string;
   position: string | null;
@@ -22,8 +22,8 @@ export interface Wish {
  * one, or null; "look" asks whether the connection is alive, "bye" says that the tab is gone.
  */
 export type ToConnection =
-  | { t: "hello"; wishes: Wish[]; token: boolean; login?: string | null }
-  | { t: "follow"; wish: Wish }
+  | { t: "hello"; interests: Interest[]; token: boolean; login?: string | null }
+  | { t: "follow"; interest: Interest }
   | { t: "leave"; key: string }
   | { t: "ask"; key: string; verb: Verb }
   | { t: "token"; token: unknown; question?: number }
@@ -37,13 +37,13 @@ export type ToTabs =
   | { t: "login"; user: string; expires_at: number | null }
   | ({ t: "logout" } & Logout)
   | { t: "token"; token: string }
-  | { t: "error"; error: Refusal }
+  | { t: "error"; error: ErrorFields }
   | { t: "token?"; question?: number }
-  | { t: "answer"; key: string; push: Push }
+  | { t: "answer"; key: string; push: GatewayPush }
   | { t: "left"; keys: string[] }
-  | { t: "push"; push: Push; keys: string[] | null }
+  | { t: "push"; push: GatewayPush; keys: string[] | null }
   | ({ t: "subscribed" } & Subscribed)
-  | { t: "refused"; topic: string; keys: string[] | null; error: Refusal };
+  | { t: "refused"; topic: string; keys: string[] | null; error: ErrorFields };
 
 /** A topic is served from `position` on; `isNews` says whether pages hear of it. */
 export interface Subscribed {
@@ -64,7 +64,7 @@ export type Details = Omit<State, "state" | "tab" | "transport"> & { transport?:
 /** Where goes what a connection has to say: verbs to the gateway, notes to the tabs. */
 export interface Output {
   send: (verb: Verb) => void;
-  tell: (note: ToTabs) => void;
+  notify: (note: ToTabs) => void;
 }
 
 /** What a page may hear. */

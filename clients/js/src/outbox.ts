@@ -21,7 +21,7 @@ export const LIMITS: Limits = { topics: 128, verbs: 256, verbsPerSecond: 10 };
 /** So much of the limit on verbs is used: signs of life are asked for beside them. */
 const SHARE = 0.8;
 
-export class Outbox {
+export class VerbOutbox {
   /** What the gateway allows. */
   limits = LIMITS;
   #isAsked = false; // whether the gateway has told them, or is to, on this connection
@@ -73,7 +73,7 @@ export class Outbox {
   }
 
   /** The gateway tells its limits, as `{topics, verbs, verbs_per_second}`: whatever of it makes sense counts. */
-  told(limits: any): void {
+  setLimits(limits: any): void {
     const { topics, verbs, verbs_per_second: verbsPerSecond } = limits ?? {};
     const own = { topics, verbs, verbsPerSecond };
     const sensible = Object.entries(own).filter(([, limit]) => Number.isFinite(limit) && limit >= 1);
@@ -88,12 +88,12 @@ export class Outbox {
     // A gateway that takes one at a time is told one at a time.
     this.#allowance = Math.min(Math.max(1, SHARE * verbs), this.#allowance + earned);
     this.#countedAt = now;
-    const said = this.#waiting.splice(0, Math.floor(this.#allowance));
-    this.#allowance -= said.length;
-    for (const { action, topic } of said) if (action === "subscribe") this.#followed.add(topic!);
-    if (this.#isAsked || (!this.#waiting.length && this.#followed.size <= this.limits.topics / 2)) return said;
+    const ready = this.#waiting.splice(0, Math.floor(this.#allowance));
+    this.#allowance -= ready.length;
+    for (const { action, topic } of ready) if (action === "subscribe") this.#followed.add(topic!);
+    if (this.#isAsked || (!this.#waiting.length && this.#followed.size <= this.limits.topics / 2)) return ready;
     this.#isAsked = true;
-    return [...said, { action: "ping", limits: true }];
+    return [...ready, { action: "ping", limits: true }];
   }
 
   /** In how many ms there is more to take; null if nothing waits. */

@@ -17,7 +17,7 @@ const MOST_FAILED = 64;
 const CANDIDATES = 4;
 
 /** Of its two URLs one at least is there. */
-export interface Gateway {
+export interface GatewayUrls {
   websocket: string | null;
   sockjs: string | null;
   weight: number;
@@ -26,13 +26,13 @@ export interface Gateway {
 /** endpoints.json, as far as it makes sense. */
 export interface Endpoints {
   region: string;
-  gateways: Gateway[];
+  gateways: GatewayUrls[];
   alternates: { region: string; url: string }[];
   retryMs: number;
 }
 
 /** What a region answered. `endpoints` is null where there was no usable answer, `isLate` says that it was asked after the others. */
-export interface Answer {
+export interface RegionAnswer {
   url: string;
   ms: number;
   isLate?: boolean;
@@ -46,7 +46,7 @@ export interface Candidate {
   url: string;
   ms: number;
   region: string;
-  gateway: Gateway;
+  gateway: GatewayUrls;
 }
 
 /** What later pages know from earlier ones; it was stored where anybody may write. */
@@ -58,7 +58,7 @@ export interface Memory {
 /** A number in [0, 1). */
 export type Random = () => number;
 
-type Healthy = Answer & { endpoints: Endpoints };
+type Healthy = RegionAnswer & { endpoints: Endpoints };
 
 /** `text` as an absolute URL of one of `schemes`, or null. */
 export function urlOf(text: unknown, base?: string, schemes = ["http:", "https:"]): string | null {
@@ -94,17 +94,17 @@ export function parseEndpoints(answer: any, base: string): Endpoints {
 }
 
 /** One of `gateways` at random, by weight; undefined if there are none. */
-export function chooseGateway(gateways: Gateway[], random: number): Gateway | undefined {
+export function chooseGateway(gateways: GatewayUrls[], random: number): GatewayUrls | undefined {
   let left = random * gateways.reduce((sum, { weight }) => sum + weight, 0);
   return gateways.find(({ weight }) => (left -= weight) < 0) ?? gateways.at(-1);
 }
 
 /** Names a gateway, whichever of its transports is used. */
-export function keyOf({ websocket, sockjs }: Gateway): string {
+export function keyOf({ websocket, sockjs }: GatewayUrls): string {
   return (websocket ?? sockjs)!;
 }
 
-export class Regions {
+export class KnownRegions {
   /** Of endpoints.json. */
   urls: string[];
   /** Those of them that the page named. */
@@ -128,7 +128,7 @@ export class Regions {
    * What later pages shall know, as JSON-like data: home, and the regions that there are by these answers. Null
    * where no answer is of any use: whoever was offline has learned nothing, and must not forget.
    */
-  memory(answers: Answer[]): Memory | null {
+  memory(answers: RegionAnswer[]): Memory | null {
     if (!answers.some(isHealthy)) return null;
     const urls = answers.flatMap(({ url, endpoints }) => (endpoints ? [url, ...endpoints.alternates.map((other) => other.url)] : []));
     return { home: this.home, urls: [...new Set(urls)] };
@@ -159,7 +159,7 @@ export class Regions {
     for (const [key, at] of this.#failed) this.#failed.set(key, at + ms);
   }
 
-  #isAvoided(gateway: Gateway, now: number): boolean {
+  #isAvoided(gateway: GatewayUrls, now: number): boolean {
     const at = this.#failed.get(keyOf(gateway));
     return at !== undefined && now - at < AVOIDED_MS;
   }
@@ -170,7 +170,7 @@ export class Regions {
    * `answers` is [{url, ms, isLate, endpoints}…] with endpoints null where there was no usable answer. Of home two
    * gateways come first, then one of each region by time; those that failed lately come last.
    */
-  candidates(answers: Answer[], now: number, random: Random): Candidate[] {
+  candidates(answers: RegionAnswer[], now: number, random: Random): Candidate[] {
     const ranked = this.#rank(answers.filter(isHealthy));
     const good: Candidate[] = [];
     const avoided: Candidate[] = [];
@@ -220,7 +220,7 @@ export class Regions {
   }
 }
 
-function isHealthy(answer: Answer): answer is Healthy {
+function isHealthy(answer: RegionAnswer): answer is Healthy {
   return Boolean(answer.endpoints?.gateways.length);
 }
 

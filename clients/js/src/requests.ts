@@ -13,7 +13,7 @@ import type { Mark } from "./api.ts";
 import type { Output } from "./notes.ts";
 import { identityOf } from "./seen.ts";
 import type { Timers } from "./timers.ts";
-import type { Push, Verb } from "./wire.ts";
+import type { GatewayPush, Verb } from "./wire.ts";
 
 interface Request {
   verb: Verb;
@@ -31,7 +31,7 @@ export const MARKS: Record<string, Mark["mark"]> = { acked: "ack", read: "read",
 const MOST = 256;
 const MOST_MARKS = 1024;
 const PUSH_MS = 2000; // a push comes within a second
-const SAYINGS = 3;
+const MOST_SENDS = 3;
 
 const TOO_MANY = { type: "error", code: 111, reason: "too many requests wait for a connection", temporary: true };
 const NO_PUSH = { type: "error", code: 100, reason: "the gateway took the mark, but no push says that it is there", temporary: true };
@@ -55,7 +55,7 @@ export class Requests {
   /** A page asks `verb` and awaits the answer under `key`; `ready` says whether verbs can be sent. */
   ask(key: string, verb: Verb, ready: boolean): void {
     if (this.#requests.has(key)) return;
-    if (this.#requests.size >= MOST) return void this.#out.tell({ t: "answer", key, push: TOO_MANY });
+    if (this.#requests.size >= MOST) return void this.#out.notify({ t: "answer", key, push: TOO_MANY });
     const request: Request = { verb, ref: null, due: Infinity, marked: 0 };
     this.#requests.set(key, request);
     if (ready) this.#say(request);
@@ -71,7 +71,7 @@ export class Requests {
   }
 
   /** Take what may be the answer to one of these, and say whether it was. */
-  reply(push: Push, now: number): boolean {
+  reply(push: GatewayPush, now: number): boolean {
     if (push.ref === undefined || push.ref === null) return false;
     for (const [key, request] of this.#requests) {
       if (request.ref !== push.ref) continue;
@@ -86,7 +86,7 @@ export class Requests {
   }
 
   /** Something was pushed: if it is a mark, it is there, whoever awaits it. */
-  pushed(push: Push): void {
+  pushed(push: GatewayPush): void {
     const action = MARKS[push.type];
     if (typeof action !== "string") return;
     const mark = markOf({ ...push, action });
@@ -113,7 +113,7 @@ export class Requests {
   #sayDue(now: number): void {
     for (const [key, request] of this.#requests) {
       if (request.due > now) continue;
-      if (request.marked >= SAYINGS) this.#answer(key, NO_PUSH);
+      if (request.marked >= MOST_SENDS) this.#answer(key, NO_PUSH);
       else this.#say(request);
     }
     this.#await();
@@ -133,9 +133,9 @@ export class Requests {
     this.#out.send({ ...request.verb, ref: request.ref });
   }
 
-  #answer(key: string, push: Push): void {
+  #answer(key: string, push: GatewayPush): void {
     this.#requests.delete(key);
-    this.#out.tell({ t: "answer", key, push });
+    this.#out.notify({ t: "answer", key, push });
   }
 }
 

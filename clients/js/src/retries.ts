@@ -1,8 +1,8 @@
 /** Whether to come back after a loss, and when: as the gateway said, and never sooner than it allows. Pure. */
 
-import { BROKEN, Backoff, askedWait, waitAfterLoss } from "./closing.ts";
+import { BROKEN, ReconnectBackoff, askedWait, waitAfterLoss } from "./closing.ts";
 import type { Random } from "./regions.ts";
-import type { Push } from "./wire.ts";
+import type { GatewayPush } from "./wire.ts";
 
 /** How an attempt or a connection ended. `floor` is the least wait in ms, if the region asked for one. */
 export interface Loss {
@@ -13,9 +13,9 @@ export interface Loss {
 
 export class Retries {
   /** The `disconnect` push of this connection's gateway, if there was one. */
-  notice: Push | null = null;
+  notice: GatewayPush | null = null;
   #random: Random;
-  #backoff = new Backoff();
+  #backoff = new ReconnectBackoff();
   #openedAt = 0; // 0 while no connection is open
   #notBefore = 0; // when the gateway, or its region, lets us try again at the earliest
 

@@ -29,7 +29,7 @@ export function routedAt(id: string): number {
   return /^[0-9a-f]{12}$/i.test(hex) ? parseInt(hex, 16) : 0;
 }
 
-export class Seen {
+export class SeenMessages {
   #at = new Map<string, number>(); // identity → when it was routed, first seen first
   #newest = 0;
   #most: number;

@@ -6,7 +6,7 @@
  * in conversation.ts.
  *
  * What a reader of this would question: there is no table of subscriptions beside the one of topics. A tab that
- * comes late to a topic which another follows has it subscribed anew as it wishes, and then once more from where
+ * comes late to a topic which another follows has it subscribed anew as it wants, and then once more from where
  * it was. The gateway obeys verbs one after the other, so replies say which messages are the newcomer's alone.
  */
 
@@ -20,11 +20,11 @@ import { HEARTBEAT, Liveness } from "./liveness.ts";
 import type { Heartbeat } from "./liveness.ts";
 import type { Details, ToConnection, ToTabs } from "./notes.ts";
 import { keyOf } from "./regions.ts";
-import type { Answer, Candidate, Random, Regions } from "./regions.ts";
+import type { RegionAnswer, Candidate, Random, KnownRegions } from "./regions.ts";
 import { Retries } from "./retries.ts";
 import type { Loss } from "./retries.ts";
 import { Timers } from "./timers.ts";
-import type { Push, Verb } from "./wire.ts";
+import type { GatewayPush, Verb } from "./wire.ts";
 
 const CLOSING_MS = 1000; // from a `disconnect` push to the close that proxies may have eaten
 
@@ -43,8 +43,8 @@ export function nextState(state: State["state"], event: string): State["state"] 
   return STATES[state][event] ?? state;
 }
 
-interface Options {
-  regions: Regions;
+interface SessionOptions {
+  regions: KnownRegions;
   random: Random;
   emit: (effect: Effect) => void;
   transports: string[];
@@ -63,7 +63,7 @@ export class Session {
   #liveness: Liveness;
   #conversation: Conversation;
 
-  constructor({ regions, random, emit, transports, heartbeat = HEARTBEAT }: Options) {
+  constructor({ regions, random, emit, transports, heartbeat = HEARTBEAT }: SessionOptions) {
     this.#emit = emit;
     this.#retries = new Retries(random);
     const timers = this.#timers;
@@ -76,7 +76,7 @@ export class Session {
     this.#dialler = new Dialler({ regions, timers, transports, emit, onNone });
     const ping = () => send({ action: "ping" });
     this.#liveness = new Liveness({ timers, heartbeat, ping, onDead: (now) => this.#giveUp("no sign of life", now) });
-    const out = { send, tell: (note: ToTabs) => emit({ do: "note", note }) };
+    const out = { send, notify: (note: ToTabs) => emit({ do: "note", note }) };
     this.#conversation = new Conversation({ timers, random, out, tellState: () => this.#tellState(), anew: () => this.#anew() });
     timers.when({ retry: () => this.#find("retry"), closing: (now) => this.#giveUp("", now) });
   }
@@ -122,7 +122,7 @@ export class Session {
   }
 
   /** What the regions answered. A gateway that has said goodbye is obeyed, whether home is back or not. */
-  discovered(answers: Answer[], now: number): void {
+  discovered(answers: RegionAnswer[], now: number): void {
     if (!this.#timers.has("closing")) this.#finder.discovered(answers, this.state, now);
   }
 
@@ -151,7 +151,7 @@ export class Session {
   }
 
   /** A push has come in, as an object. */
-  push(push: Push, now: number): void {
+  push(push: GatewayPush, now: number): void {
     this.#dialler.hasSpoken = true;
     if (push.type !== "disconnect") return this.#conversation.push(push, now);
     this.#retries.notice = push;

@@ -1,5 +1,5 @@
 /**
- * One tab's subscriptions and questions: what they wish, what they have had, and what to tell the page. Pure.
+ * One tab's subscriptions and questions: what they want, what they have had, and what to tell the page. Pure.
  *
  * Any handler of the page's may end any subscription, and all of them: whether one still lives is looked up before each call.
  */
@@ -9,37 +9,37 @@ import type { Message, State, SubscribeOptions, Subscription, Token } from "./ap
 import { TOKEN_EXPIRED } from "./closing.ts";
 import { isLogin } from "./conversation.ts";
 import { dispatch } from "./notes.ts";
-import type { Events, Handlers, Subscribed, ToConnection, ToTabs, Wish } from "./notes.ts";
+import type { Events, Handlers, Subscribed, ToConnection, ToTabs, Interest } from "./notes.ts";
 import { MARKS } from "./requests.ts";
-import { Seen, identityText } from "./seen.ts";
+import { SeenMessages, identityText } from "./seen.ts";
 import { isError } from "./wire.ts";
-import type { Push, Refusal, Verb } from "./wire.ts";
+import type { GatewayPush, ErrorFields, Verb } from "./wire.ts";
 
-const CLOSED: Refusal = { code: 0, reason: "the page has closed its connection" };
+const CLOSED: ErrorFields = { code: 0, reason: "the page has closed its connection" };
 
-interface Followed {
-  wish: Wish;
+interface FollowedTopic {
+  interest: Interest;
   handlers: Omit<SubscribeOptions<any>, "since" | "rewind">;
-  seen: Seen;
+  seen: SeenMessages;
   position: string | null;
   /** Since the topic was subscribed, what came of it, and where it was before; null once all of that has come. */
   batch: { since: string | null; messages: Message[] } | null;
 }
 
-interface Asked {
+interface PendingVerb {
   verb: Verb;
-  resolve: (push: Push) => void;
+  resolve: (push: GatewayPush) => void;
   reject: (error: FabricError) => void;
 }
 
-interface Options {
+interface SubscriberOptions {
   /** Tells this tab from the others. */
   id: string;
   token?: Token | null;
   /** Takes notes for the connection. */
   say: (note: ToConnection) => void;
   /** Takes what the page may hear. */
-  tell: <Event extends keyof Events>(event: Event, value: Events[Event]) => void;
+  notify: <Event extends keyof Events>(event: Event, value: Events[Event]) => void;
 }
 
 export class Subscriber {
@@ -47,41 +47,41 @@ export class Subscriber {
   token: Token | null;
   /** Since this tab came, for all its subscriptions. */
   readonly counts = { messages: 0, repeats: 0, gaps: 0 };
-  #followed = new Map<string, Followed>(); // by key
-  #asked = new Map<string, Asked>(); // by key
+  #followed = new Map<string, FollowedTopic>(); // by key
+  #asked = new Map<string, PendingVerb>(); // by key
   #leaving = new Map<string, { left: Promise<void>; resolve: () => void }>(); // by key
   #login: string | null = null; // the token with which the browser is logged in, whichever tab has brought it
   #isClosed = false;
   #made = 0;
   #say;
-  #tell;
+  #notify;
 
-  constructor({ id, token = null, say, tell }: Options) {
+  constructor({ id, token = null, say, notify }: SubscriberOptions) {
     this.id = id;
     this.token = token;
     this.#say = say;
-    this.#tell = tell;
+    this.#notify = notify;
   }
 
-  /** Everything this tab wishes and asks, for a connection that doesn't know it. Verbs may be repeated. */
+  /** Everything this tab wants and asks, for a connection that doesn't know it. Verbs may be repeated. */
   hello(): void {
     // It never hears of what was left.
     this.#hasLeft(this.#leaving.keys());
-    const wishes = [...this.#followed.values()].map(({ wish, position }) =>
+    const interests = [...this.#followed.values()].map(({ interest, position }) =>
       // What was served goes on where it was; `rewind` is for beginnings.
-      position === null ? wish : { ...wish, rewind: null, position },
+      position === null ? interest : { ...interest, rewind: null, position },
     );
-    this.#say({ t: "hello", wishes, token: this.token !== null, login: this.#login });
+    this.#say({ t: "hello", interests, token: this.token !== null, login: this.#login });
     for (const [key, { verb }] of this.#asked) this.#say({ t: "ask", key, verb });
   }
 
   follow(topic: string, { since = null, rewind = null, ...handlers }: SubscribeOptions<any>): Subscription {
     const key = this.#newKey();
-    const wish = { key, topic, position: since, rewind };
-    const followed: Followed = { wish, handlers, seen: new Seen(), position: since, batch: null };
+    const interest = { key, topic, position: since, rewind };
+    const followed: FollowedTopic = { interest, handlers, seen: new SeenMessages(), position: since, batch: null };
     if (!this.#isClosed) {
       this.#followed.set(key, followed);
-      this.#say({ t: "follow", wish });
+      this.#say({ t: "follow", interest });
     }
     return {
       topic,
@@ -110,7 +110,7 @@ export class Subscriber {
   }
 
   /** The reply to `verb`; rejects with a FabricError. It waits for as long as there is no connection. */
-  ask(verb: Verb): Promise<Push> {
+  ask(verb: Verb): Promise<GatewayPush> {
     if (this.#isClosed) return Promise.reject(new FabricError(CLOSED));
     const key = this.#newKey();
     return new Promise((resolve, reject) => {
@@ -156,17 +156,17 @@ export class Subscriber {
   }
 
   #notes: Handlers<ToTabs> = {
-    state: ({ state, details }) => this.#tell("state", { state, ...details } as State),
-    login: ({ user, expires_at: expiresAt }) => this.#tell("login", { user, expiresAt }),
+    state: ({ state, details }) => this.#notify("state", { state, ...details } as State),
+    login: ({ user, expires_at: expiresAt }) => this.#notify("login", { user, expiresAt }),
     logout: ({ user, reason, code }) => {
       this.#login = null;
       // A token that ran out may be followed by another, of the function that made it; and a page may just log in anew.
       const isLoggingIn = [...this.#asked.values()].some(({ verb }) => isLogin(verb));
       if (code !== TOKEN_EXPIRED && !isLoggingIn) this.token = null;
-      this.#tell("logout", { user, reason, code });
+      this.#notify("logout", { user, reason, code });
     },
     token: ({ token }) => (this.#login = token),
-    error: ({ error }) => this.#tell("error", new FabricError(error)),
+    error: ({ error }) => this.#notify("error", new FabricError(error)),
     "token?": ({ question }) => {
       if (this.token !== null) this.#bringToken(question);
     },
@@ -195,23 +195,23 @@ export class Subscriber {
     } catch (error) {
       if (this.#isClosed) return;
       const reason = `no token: ${(error as Error | undefined)?.message ?? error}`;
-      this.#tell("error", new FabricError({ code: 101, reason, temporary: true }));
+      this.#notify("error", new FabricError({ code: 101, reason, temporary: true }));
     }
     if (!this.#isClosed) this.#say({ t: "token", token, question });
   }
 
   /** The subscriptions that something is for, as they are before any of them is called. */
-  #of(topic: string, keys: string[] | null): Followed[] {
-    const all = [...this.#followed.values()].filter(({ wish }) => wish.topic === topic);
-    return keys ? all.filter(({ wish }) => keys.includes(wish.key)) : all;
+  #of(topic: string, keys: string[] | null): FollowedTopic[] {
+    const all = [...this.#followed.values()].filter(({ interest }) => interest.topic === topic);
+    return keys ? all.filter(({ interest }) => keys.includes(interest.key)) : all;
   }
 
   /** Call one of its handlers, unless it has ended. */
-  #call<Value>({ wish }: Followed, handler: ((value: Value) => void) | undefined, value: Value): void {
-    if (this.#followed.has(wish.key)) call(handler, value);
+  #call<Value>({ interest }: FollowedTopic, handler: ((value: Value) => void) | undefined, value: Value): void {
+    if (this.#followed.has(interest.key)) call(handler, value);
   }
 
-  #pushed(followed: Followed, push: Push): void {
+  #pushed(followed: FollowedTopic, push: GatewayPush): void {
     const { handlers, seen } = followed;
     if (typeof push.position === "string") followed.position = push.position;
     if (typeof push.id !== "string" || !seen.first(push.type === "message" ? push.id : `${push.id}${push.type}`)) {
@@ -219,11 +219,11 @@ export class Subscriber {
       return;
     }
     const identity = identityText(push.id);
-    if (push.type === "message") this.#message(followed, { ...push, identity } as Push & Message);
+    if (push.type === "message") this.#message(followed, { ...push, identity } as GatewayPush & Message);
     else this.#call(followed, handlers.onMark, { topic: push.topic, id: push.id, identity, mark: MARKS[push.type]!, at: push.at });
   }
 
-  #message(followed: Followed, message: Message): void {
+  #message(followed: FollowedTopic, message: Message): void {
     const { handlers, batch } = followed;
     this.counts.messages += 1;
     this.#call(followed, handlers.onMessage, message);
@@ -232,7 +232,7 @@ export class Subscriber {
   }
 
   /** Keep what is replayed until all of it has come: then the gateway answers what is asked after it. */
-  async #gather(followed: Followed, since: string | null): Promise<void> {
+  async #gather(followed: FollowedTopic, since: string | null): Promise<void> {
     followed.batch = { since, messages: [] };
     // Where that is refused for the moment, live messages may be in the batch, too.
     await this.ask({ action: "ping" }).catch(() => {});
@@ -241,7 +241,7 @@ export class Subscriber {
     if (messages.length) this.#call(followed, followed.handlers.onMessages, messages);
   }
 
-  #subscribed(followed: Followed, { topic, recovered, resumed, position, isNews }: Subscribed): void {
+  #subscribed(followed: FollowedTopic, { topic, recovered, resumed, position, isNews }: Subscribed): void {
     const { handlers } = followed;
     const since = followed.position;
     if (position !== null) followed.position = position;
@@ -253,10 +253,10 @@ export class Subscriber {
     this.#call(followed, handlers.onGap, { topic });
   }
 
-  #refused(followed: Followed, error: Refusal): void {
-    const { wish, handlers } = followed;
-    const problem = new FabricError({ ...error, topic: wish.topic });
-    this.#call(followed, handlers.onError ?? ((error: FabricError) => this.#tell("error", error)), problem);
+  #refused(followed: FollowedTopic, error: ErrorFields): void {
+    const { interest, handlers } = followed;
+    const problem = new FabricError({ ...error, topic: interest.topic });
+    this.#call(followed, handlers.onError ?? ((error: FabricError) => this.#notify("error", error)), problem);
   }
 }
 

@@ -9,7 +9,7 @@
  */
 
 import type { State } from "./api.ts";
-import type { Connection } from "./connection.ts";
+import type { SharedConnection } from "./connection.ts";
 import { LeadLock, holdLock } from "./locks.ts";
 import type { Lead, ToConnection, ToTabs } from "./notes.ts";
 import type { Subscriber } from "./subscriber.ts";
@@ -18,29 +18,29 @@ import { judgeAfter } from "./verdicts.ts";
 const LOOK_MS = 5000;
 const ANSWER_MS = 2000;
 
-interface Options {
+interface TabsOptions {
   /** Of the lock and the channel. */
   name: string;
   /** This tab's. */
   subscriber: Subscriber;
   /** Makes a connection that says `tell(note)`. */
-  open: (tell: (note: ToTabs) => void) => Connection;
+  open: (notify: (note: ToTabs) => void) => SharedConnection;
   share: boolean;
 }
 
 export class Tabs {
-  #options: Options;
+  #options: TabsOptions;
   #isShared: boolean;
   #lock: LeadLock;
-  #connection: Connection | null = null;
+  #connection: SharedConnection | null = null;
   #channel: BroadcastChannel | null = null;
-  #leaving = new AbortController(); // of our wishes for locks
+  #leaving = new AbortController(); // of our requests for locks
   #others = new Set<string>(); // tabs that we, leading, have heard of
   #looking = 0;
   #isAnswered = true;
   #callOff = () => {}; // the verdict on a leader that doesn't answer
 
-  constructor(options: Options) {
+  constructor(options: TabsOptions) {
     this.#options = options;
     this.#isShared = options.share && "locks" in navigator && "BroadcastChannel" in globalThis;
     this.#lock = new LeadLock({
@@ -134,7 +134,7 @@ export class Tabs {
 
   #lead(): void {
     this.#isAnswered = true;
-    this.#connection = this.#options.open((note) => this.#tell(note));
+    this.#connection = this.#options.open((note) => this.#notify(note));
     this.#connection.hide(isHidden());
     this.#options.subscriber.hello();
   }
@@ -155,12 +155,12 @@ export class Tabs {
   }
 
   /** A note of our connection, for all. Not at once for our own page, which may answer by another note. */
-  #tell(note: ToTabs): void {
+  #notify(note: ToTabs): void {
     queueMicrotask(() => this.#options.subscriber.note(note));
     if (this.#others.size) this.#post("tabs", note);
   }
 
-  #serve(connection: Connection, note: ToConnection, from: string): void {
+  #serve(connection: SharedConnection, note: ToConnection, from: string): void {
     if (note.t === "look") this.#post("tabs", { t: "here" });
     if (!this.#others.has(from) && note.t !== "bye") {
       this.#others.add(from);

@@ -1,41 +1,41 @@
 /** The topics of one connection by name, and whose reply each reply of the gateway is. Pure. */
 
-import type { Output, Wish } from "./notes.ts";
-import type { Outbox } from "./outbox.ts";
+import type { Output, Interest } from "./notes.ts";
+import type { VerbOutbox } from "./outbox.ts";
 import { Topic } from "./topic.ts";
-import type { Asked } from "./topic.ts";
-import type { Push, Refusal, Verb } from "./wire.ts";
+import type { SentVerb } from "./topic.ts";
+import type { GatewayPush, ErrorFields, Verb } from "./wire.ts";
 
 const PUSHES = ["message", "acked", "read", "dismissed"];
 
 export class Topics {
   #topics = new Map<string, Topic>(); // by name
-  #asked = new Map<string, { topic: Topic; asked: Asked }>(); // by ref
+  #asked = new Map<string, { topic: Topic; asked: SentVerb }>(); // by ref
   #refs = 0;
   #out: Output;
-  #outbox: Outbox;
+  #outbox: VerbOutbox;
 
-  constructor(out: Output, outbox: Outbox) {
+  constructor(out: Output, outbox: VerbOutbox) {
     this.#out = out;
     this.#outbox = outbox;
   }
 
-  /** Serve `wish` from now on; `ready` says whether verbs can be sent. */
-  follow(wish: Wish, ready: boolean): void {
-    const known = this.#topics.get(wish.topic);
-    if (known) return known.wishes.has(wish.key) ? known.renew(wish) : known.join(wish);
+  /** Serve `interest` from now on; `ready` says whether verbs can be sent. */
+  follow(interest: Interest, ready: boolean): void {
+    const known = this.#topics.get(interest.topic);
+    if (known) return known.interests.has(interest.key) ? known.renew(interest) : known.join(interest);
     const { topics: most } = this.#outbox.limits;
-    if (this.#topics.size >= most) return this.#out.tell({ t: "refused", topic: wish.topic, keys: [wish.key], error: tooMany(most) });
-    const topic: Topic = new Topic(wish, (verb, asked) => this.#ask(verb, { topic, asked }), this.#out.tell);
-    this.#topics.set(wish.topic, topic);
+    if (this.#topics.size >= most) return this.#out.notify({ t: "refused", topic: interest.topic, keys: [interest.key], error: tooMany(most) });
+    const topic: Topic = new Topic(interest, (verb, asked) => this.#ask(verb, { topic, asked }), this.#out.notify);
+    this.#topics.set(interest.topic, topic);
     if (ready) topic.subscribe();
   }
 
   leave(key: string): void {
     for (const topic of this.#topics.values()) {
-      if (!topic.wishes.has(key)) continue;
+      if (!topic.interests.has(key)) continue;
       topic.leave(key);
-      if (topic.wishes.size) return this.#left(key);
+      if (topic.interests.size) return this.#left(key);
       this.#topics.delete(topic.name);
       this.#withdraw(topic.name);
       if (!this.#outbox.mayHave(topic.name)) return this.#left(key);
@@ -46,7 +46,7 @@ export class Topics {
 
   /** Everything that a tab follows: it is gone. */
   leaveAll(tab: string): void {
-    const keys = [...this.#topics.values()].flatMap(({ wishes }) => [...wishes.keys()]);
+    const keys = [...this.#topics.values()].flatMap(({ interests }) => [...interests.keys()]);
     for (const key of keys.filter((one) => one.startsWith(`${tab}/`))) this.leave(key);
   }
 
@@ -65,7 +65,7 @@ export class Topics {
   }
 
   #left(key: string): void {
-    this.#out.tell({ t: "left", keys: [key] });
+    this.#out.notify({ t: "left", keys: [key] });
   }
 
   /** There is nothing more to hear of what was asked. */
@@ -102,14 +102,14 @@ export class Topics {
   }
 
   /** Take a push that is about a topic of ours, and say whether it was. */
-  push(push: Push): boolean {
+  push(push: GatewayPush): boolean {
     if (push.ref !== undefined && push.ref !== null) return this.#reply(push);
     if (!PUSHES.includes(push.type)) return false;
     this.#topics.get(push.topic)?.push(push);
     return true;
   }
 
-  #reply(push: Push): boolean {
+  #reply(push: GatewayPush): boolean {
     const found = this.#asked.get(push.ref);
     if (!found) return false;
     this.#forget(push.ref);
@@ -126,7 +126,7 @@ export class Topics {
     return !this.#topics.has(name) && ![...this.#asked.values()].some(({ topic }) => topic.name === name);
   }
 
-  #ask(verb: Verb, asked: { topic: Topic; asked: Asked }): void {
+  #ask(verb: Verb, asked: { topic: Topic; asked: SentVerb }): void {
     this.#refs += 1;
     const ref = `t${this.#refs}`;
     this.#asked.set(ref, asked);
@@ -134,6 +134,6 @@ export class Topics {
   }
 }
 
-function tooMany(most: number): Refusal {
+function tooMany(most: number): ErrorFields {
   return { code: 106, reason: `${most} topics are followed already, and a connection may have no more: unsubscribe from one first` };
 }

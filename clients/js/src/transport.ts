@@ -6,7 +6,7 @@
 
 import type { ConnectOptions } from "./api.ts";
 import { BROKEN } from "./closing.ts";
-import type { Gateway } from "./regions.ts";
+import type { GatewayUrls } from "./regions.ts";
 import { within } from "./verdicts.ts";
 
 export interface SocketEvents {
@@ -35,13 +35,13 @@ interface AnySocket extends Socket {
 export type SockJS = new (url: string, reserved: null, options: { transports: string[] }) => AnySocket;
 
 /** `Given` is another constructor than the browser's. */
-export function openWebSocket({ websocket }: Gateway, on: SocketEvents, Given: ConnectOptions["WebSocket"] = WebSocket): Socket {
+export function openWebSocket({ websocket }: GatewayUrls, on: SocketEvents, Given: ConnectOptions["WebSocket"] = WebSocket): Socket {
   return listen(new Given(websocket!) as AnySocket, on, () => "websocket");
 }
 
 /** `load` returns sockjs-client's constructor, or a promise of it. */
 export function openSockJS(
-  { sockjs }: Gateway,
+  { sockjs }: GatewayUrls,
   on: SocketEvents,
   { load, transports }: { load: (url: string) => SockJS | Promise<SockJS>; transports: string[] },
 ): Socket {
@@ -83,7 +83,7 @@ function listen(socket: AnySocket, on: SocketEvents, transport: () => string): S
 }
 
 /** Whether the gateway's SockJS answers over HTTP within `ms`. */
-export async function probe({ sockjs }: Gateway, ms: number): Promise<boolean> {
+export async function probe({ sockjs }: GatewayUrls, ms: number): Promise<boolean> {
   try {
     const url = `${sockjs}/info`;
     return await within(ms, async (signal) => (await fetch(url, { cache: "no-store", credentials: "omit", signal })).ok);

@@ -16,13 +16,13 @@ export interface Verb {
 }
 
 /** What a gateway sends: anything, with a `type`. */
-export interface Push {
+export interface GatewayPush {
   type: string;
   [field: string]: any;
 }
 
 /** What a push of type "error" says. */
-export interface Refusal {
+export interface ErrorFields {
   code: number;
   reason?: string;
   temporary?: boolean;
@@ -30,15 +30,15 @@ export interface Refusal {
 }
 
 /** A push that refuses something, or one of ours that looks like it. */
-export type ErrorPush = Push & Refusal;
+export type ErrorPush = GatewayPush & ErrorFields;
 
 /** Whether the gateway refuses something with this push. */
-export function isError(push: Push): push is ErrorPush {
+export function isError(push: GatewayPush): push is ErrorPush {
   return push.type === "error";
 }
 
 /** `text` from a gateway as an object with a string `type`, or null. */
-export function parsePush(text: string): Push | null {
+export function parsePush(text: string): GatewayPush | null {
   try {
     const push = JSON.parse(text);
     return typeof push?.type === "string" ? push : null;
@@ -48,6 +48,6 @@ export function parsePush(text: string): Push | null {
 }
 
 /** `what` as a line of a log: neither tokens nor bodies. */
-export function lineOf(way: string, what: Verb | Push): string {
+export function lineOf(way: string, what: Verb | GatewayPush): string {
   return `${way} ${JSON.stringify(what, (name, value) => (["token", "body", "messages"].includes(name) ? "…" : value))}`;
 }

@@ -91,7 +91,7 @@ test("a page asks its gateway for what came after a position, logged in as it is
     asked.push([String(url), headers]);
     return answers.shift();
   });
-  class Socket {
+  class BatchSocket {
     constructor() {
       setImmediate(() => this.onopen());
     }
@@ -102,7 +102,7 @@ test("a page asks its gateway for what came after a position, logged in as it is
     close() {}
   }
   const lines = [];
-  const fabric = connect({ endpoints: "http://r/endpoints.json", WebSocket: Socket, token: "T", debug: (line) => lines.push(line) });
+  const fabric = connect({ endpoints: "http://r/endpoints.json", WebSocket: BatchSocket, token: "T", debug: (line) => lines.push(line) });
   await new Promise((resolve) => fabric.on("login", resolve));
   const { messages, ...page } = await fabric.history("t", { after: "P1", limit: 1000 });
   assert.deepEqual([messages.map(({ body }) => body), page], [[1], { more: true, position: "P2", recovered: true }]);
@@ -128,14 +128,14 @@ async function askedWhere(answers, { isOpen = true } = {}) {
     asked.push(host);
     return answers[host]();
   });
-  class Socket {
+  class FailoverSocket {
     constructor() {
       setImmediate(() => this.onopen());
     }
     send() {}
     close() {}
   }
-  const fabric = connect({ endpoints: ["http://oregon/endpoints.json", "http://dublin/endpoints.json"], WebSocket: Socket });
+  const fabric = connect({ endpoints: ["http://oregon/endpoints.json", "http://dublin/endpoints.json"], WebSocket: FailoverSocket });
   const opened = new Promise((resolve) => fabric.on("state", ({ state }) => state === (isOpen ? "open" : "waiting") && resolve()));
   fabric.subscribe("t");
   await opened;

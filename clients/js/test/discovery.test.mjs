@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 
-import { Regions } from "../src/regions.ts";
+import { KnownRegions } from "../src/regions.ts";
 import { discover } from "../src/discovery.ts";
 import { AWAY, HOME, gatewayOf } from "./support.mjs";
 
 const NOW = 1_735_689_600_000;
 
 /** A discovery of regions whose answers the test gives, on a clock that the test moves. */
-class Asked {
+class AskedRegions {
   constructor(regions) {
     this.replies = new Map(); // url → resolve
     this.result = null;
@@ -41,7 +41,7 @@ test.beforeEach(() => mock.timers.enable({ apis: ["setTimeout"] }));
 test.afterEach(() => mock.timers.reset());
 
 test("it ends as soon as all have answered", async () => {
-  const asked = new Asked(new Regions([HOME, AWAY]));
+  const asked = new AskedRegions(new KnownRegions([HOME, AWAY]));
   await asked.answer(HOME);
   assert.equal(asked.result, null);
   await asked.answer(AWAY);
@@ -49,7 +49,7 @@ test("it ends as soon as all have answered", async () => {
 });
 
 test("others are waited for as long as home took, and 100 ms at least", async () => {
-  const asked = new Asked(new Regions([HOME, AWAY]));
+  const asked = new AskedRegions(new KnownRegions([HOME, AWAY]));
   await asked.pass(20);
   await asked.answer(HOME);
   await asked.pass(99);
@@ -59,7 +59,7 @@ test("others are waited for as long as home took, and 100 ms at least", async ()
 });
 
 test("home is waited for when another one was quicker", async () => {
-  const asked = new Asked(new Regions([HOME, AWAY]));
+  const asked = new AskedRegions(new KnownRegions([HOME, AWAY]));
   await asked.answer(AWAY);
   await asked.pass(600);
   assert.equal(asked.result, null);
@@ -68,23 +68,23 @@ test("home is waited for when another one was quicker", async () => {
 });
 
 test("home is not waited for without end", async () => {
-  const asked = new Asked(new Regions([HOME, AWAY]));
+  const asked = new AskedRegions(new KnownRegions([HOME, AWAY]));
   await asked.answer(AWAY);
   await asked.pass(1000);
   assert.deepEqual(asked.regions, [[null, false], ["dublin", false]]);
 });
 
 test("home is not waited for after one of its gateways has failed", async () => {
-  const regions = new Regions([HOME, AWAY]);
+  const regions = new KnownRegions([HOME, AWAY]);
   regions.failed({ url: HOME, gateway: gatewayOf("oregon") }, NOW);
-  const asked = new Asked(regions);
+  const asked = new AskedRegions(regions);
   await asked.answer(AWAY);
   await asked.pass(100);
   assert.deepEqual(asked.regions, [[null, false], ["dublin", false]]);
 });
 
 test("a region that an answer names is asked too, and marked as asked later", async () => {
-  const asked = new Asked(new Regions([HOME]));
+  const asked = new AskedRegions(new KnownRegions([HOME]));
   await asked.answer(HOME, [AWAY]);
   assert.equal(asked.result, null);
   await asked.answer(AWAY);
@@ -94,7 +94,7 @@ test("a region that an answer names is asked too, and marked as asked later", as
 /** What a discovery of HOME finds where `respond()` answers. */
 async function foundWhere(respond) {
   mock.method(globalThis, "fetch", async () => respond());
-  const answers = discover(new Regions([HOME]), NOW);
+  const answers = discover(new KnownRegions([HOME]), NOW);
   await settled();
   const [{ endpoints, wrong }] = await answers;
   mock.restoreAll();

@@ -114,7 +114,7 @@ test("a login outlives the tab that made it", async () => {
   const said = [];
   const { rig } = await loggedIn();
   const { tab: other } = rig.tab("b", null, (note) => said.push(note));
-  rig.do("note", { t: "hello", wishes: [], token: false });
+  rig.do("note", { t: "hello", interests: [], token: false });
   other.hello();
   const next = new Rig().connect();
   for (const note of said) next.do("note", note);
@@ -125,7 +125,7 @@ test("but not a logout: a new leader goes by what the tab knows last", async () 
   const said = [];
   const { rig, tab } = await loggedIn();
   const { tab: other } = rig.tab("b", null, (note) => said.push(note));
-  rig.do("note", { t: "hello", wishes: [], token: false });
+  rig.do("note", { t: "hello", interests: [], token: false });
   tab.logOut();
   other.hello();
   const next = new Rig().connect();
@@ -138,7 +138,7 @@ test("a tab that missed the logout doesn't log in again whom the connection know
   tab.logOut();
   rig.connectAgain();
   rig.take();
-  rig.do("note", { t: "hello", wishes: [], token: false, login: "T" });
+  rig.do("note", { t: "hello", interests: [], token: false, login: "T" });
   assert.deepEqual(rig.asked(), []);
 });
 

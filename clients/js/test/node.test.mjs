@@ -27,10 +27,10 @@ test("where a page is rendered nothing is asked, nothing waits, and nothing fail
 });
 
 /** A gateway on which topic news.world has one message. */
-class Gateway {
+class RecordingSocket {
   static sockets = [];
   constructor(url) {
-    Gateway.sockets.push(this);
+    RecordingSocket.sockets.push(this);
     this.url = url;
     setImmediate(() => this.onopen());
   }
@@ -51,10 +51,10 @@ test("a reader in Node, with a WebSocket that it was given, has its messages, an
     response.end(JSON.stringify({ region: "r", gateways: [{ websocket_url: "ws://g/websocket", sockjs_url: "http://g/sockjs", weight: 1 }], alternates: [] }));
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const fabric = connect({ endpoints: `http://127.0.0.1:${server.address().port}/endpoints.json`, WebSocket: Gateway });
+  const fabric = connect({ endpoints: `http://127.0.0.1:${server.address().port}/endpoints.json`, WebSocket: RecordingSocket });
   const message = await new Promise((resolve) => fabric.subscribe("news.world", { onMessage: resolve }));
   assert.deepEqual([message.body.headline, fabric.state.state, fabric.state.tab, fabric.state.transport], ["Hello", "open", "alone", "websocket"]);
   fabric.close();
-  assert.deepEqual(Gateway.sockets.map(({ url, isClosed }) => [url, isClosed]), [["ws://g/websocket", true]]);
+  assert.deepEqual(RecordingSocket.sockets.map(({ url, isClosed }) => [url, isClosed]), [["ws://g/websocket", true]]);
   await new Promise((resolve) => server.close(resolve));
 });

@@ -11,7 +11,7 @@ import { HOME, Rig, answersOf, idOf, randomsOf } from "./support.mjs";
 const TOPIC = "news.breaking";
 
 /** Gateways that each receive every message at a time of their own, and obey docs/protocol.md. */
-class Fabric {
+class RandomFabric {
   constructor(random, gateways, hasStore) {
     Object.assign(this, { random, hasStore });
     this.published = 0;
@@ -170,7 +170,7 @@ class Browser {
 function play(seed, steps) {
   const random = randomsOf(seed);
   const pick = (list) => list[Math.floor(random() * list.length)];
-  const fabric = new Fabric(random, 1 + Math.floor(random() * 3), seed % 2 === 0);
+  const fabric = new RandomFabric(random, 1 + Math.floor(random() * 3), seed % 2 === 0);
   const browser = new Browser(fabric, random);
   const first = browser.newTab();
   browser.follow(first, 0);

@@ -8,7 +8,7 @@ import { connect } from "../src/index.ts";
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
 /** What a page finds in its browser. Locks are granted soon, or refused; who leads is another tab. */
-class World {
+class PageWorld {
   constructor({ locks = null } = {}) {
     this.channels = [];
     this.sockets = [];
@@ -21,7 +21,7 @@ class World {
       else if (name === this.lead) return new Promise(() => {});
       return whenHeld();
     };
-    class Channel {
+    class FakeChannel {
       constructor() {
         world.channels.push(this);
       }
@@ -30,7 +30,7 @@ class World {
         this.onmessage = null;
       }
     }
-    class Socket {
+    class FakeSocket {
       constructor() {
         world.sockets.push(this);
       }
@@ -43,7 +43,7 @@ class World {
     const globals = { document: this.document, window: new EventTarget(), navigator: locks ? { locks: { request } } : {} };
     this.lead = "newsfabric http://r/endpoints.json websocket";
     const answer = { region: "r", gateways: [{ websocket_url: "ws://g/websocket", weight: 1 }], alternates: [] };
-    Object.assign(globals, { fetch: async () => Response.json(answer), WebSocket: Socket, BroadcastChannel: Channel });
+    Object.assign(globals, { fetch: async () => Response.json(answer), WebSocket: FakeSocket, BroadcastChannel: FakeChannel });
     for (const [name, value] of Object.entries(globals)) Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
   }
 
@@ -89,7 +89,7 @@ async function block(ms) {
 }
 
 test("a state handler that closes the page is the last one that is called, but with that", async () => {
-  const fabric = new World().connect();
+  const fabric = new PageWorld().connect();
   const told = [];
   fabric.on("state", ({ state }) => {
     told.push(["first", state]);
@@ -101,7 +101,7 @@ test("a state handler that closes the page is the last one that is called, but w
 });
 
 test("a handler that is taken off by another one isn't called any more, and one that is put on not yet", async () => {
-  const fabric = new World().connect();
+  const fabric = new PageWorld().connect();
   const told = [];
   fabric.on("state", () => {
     told.push("first");
@@ -114,7 +114,7 @@ test("a handler that is taken off by another one isn't called any more, and one 
 });
 
 test("a closed page has no socket, no timer and no answer to come", async () => {
-  const world = new World();
+  const world = new PageWorld();
   const fabric = world.connect();
   await settled();
   await settled();
@@ -132,7 +132,7 @@ test("a closed page has no socket, no timer and no answer to come", async () => 
 });
 
 test("a login whose token comes after the page was closed, or asked for another, is refused and never said", async () => {
-  const world = new World();
+  const world = new PageWorld();
   const fabric = world.connect();
   const made = [];
   const token = () => new Promise((resolve) => made.push(resolve));
@@ -146,7 +146,7 @@ test("a login whose token comes after the page was closed, or asked for another,
 });
 
 test("a page that is closed before it hears that it may have no locks opens no connection", async () => {
-  const world = new World({ locks: "refused" });
+  const world = new PageWorld({ locks: "refused" });
   world.connect().close();
   await settled();
   await settled();
@@ -154,7 +154,7 @@ test("a page that is closed before it hears that it may have no locks opens no c
 });
 
 test("where there are no locks to be had a page has a connection of its own", async () => {
-  const world = new World({ locks: "refused" });
+  const world = new PageWorld({ locks: "refused" });
   world.connect();
   await settled();
   await settled();
@@ -162,7 +162,7 @@ test("where there are no locks to be had a page has a connection of its own", as
 });
 
 test("a leader whose answer waits unread while this tab is blocked keeps its connection", async () => {
-  const world = new World({ locks: "granted" });
+  const world = new PageWorld({ locks: "granted" });
   world.connect();
   await settled();
   await pass(5000);
@@ -175,7 +175,7 @@ test("a leader whose answer waits unread while this tab is blocked keeps its con
 });
 
 test("a leader that doesn't answer loses its connection to a tab that is seen", async () => {
-  const world = new World({ locks: "granted" });
+  const world = new PageWorld({ locks: "granted" });
   world.connect();
   await settled();
   await pass(7000);
@@ -183,7 +183,7 @@ test("a leader that doesn't answer loses its connection to a tab that is seen", 
 });
 
 test("a tab that was hidden when a leader didn't answer asks again once it is seen", async () => {
-  const world = new World({ locks: "granted" });
+  const world = new PageWorld({ locks: "granted" });
   world.connect();
   await settled();
   await pass(5000);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Regions, chooseGateway, parseEndpoints, urlOf } from "../src/regions.ts";
+import { KnownRegions, chooseGateway, parseEndpoints, urlOf } from "../src/regions.ts";
 import { randomsOf } from "./support.mjs";
 
 const BASE = "http://127.0.0.1/";
@@ -64,13 +64,13 @@ test("readers spread over gateways by weight", () => {
 });
 
 test("home comes first while nothing is clearly faster, then the others by time", () => {
-  const regions = new Regions([OREGON, DUBLIN, TOKYO]);
+  const regions = new KnownRegions([OREGON, DUBLIN, TOKYO]);
   const answers = [answer(TOKYO, 90), answer(DUBLIN, 35), answer(OREGON, 40)];
   assert.deepEqual(order(regions.candidates(answers, 0, randomsOf(1))), ["oregon", "dublin", "tokyo"]);
 });
 
 test("a region that was clearly faster twice in a row is home from then on", () => {
-  const regions = new Regions([OREGON, DUBLIN]);
+  const regions = new KnownRegions([OREGON, DUBLIN]);
   const answers = [answer(OREGON, 180), answer(DUBLIN, 30)];
   assert.deepEqual(order(regions.candidates(answers, 0, randomsOf(1))), ["oregon", "dublin"]);
   assert.ok(regions.undecided);
@@ -80,7 +80,7 @@ test("a region that was clearly faster twice in a row is home from then on", () 
 });
 
 test("one slow answer moves nobody", () => {
-  const regions = new Regions([OREGON, DUBLIN]);
+  const regions = new KnownRegions([OREGON, DUBLIN]);
   regions.candidates([answer(OREGON, 900), answer(DUBLIN, 30)], 0, randomsOf(1));
   regions.candidates([answer(OREGON, 30), answer(DUBLIN, 30)], 0, randomsOf(1));
   regions.candidates([answer(OREGON, 900), answer(DUBLIN, 30)], 0, randomsOf(1));
@@ -88,7 +88,7 @@ test("one slow answer moves nobody", () => {
 });
 
 test("a region without gateways, or that doesn't answer, is left out, and stays home", () => {
-  const regions = new Regions([OREGON, DUBLIN]);
+  const regions = new KnownRegions([OREGON, DUBLIN]);
   assert.deepEqual(order(regions.candidates([answer(OREGON, 5, []), answer(DUBLIN, 30)], 0, randomsOf(1))), ["dublin"]);
   const silent = { url: OREGON, ms: Infinity, endpoints: null };
   assert.deepEqual(order(regions.candidates([silent, answer(DUBLIN, 30)], 0, randomsOf(1))), ["dublin"]);
@@ -97,7 +97,7 @@ test("a region without gateways, or that doesn't answer, is left out, and stays 
 });
 
 test("two gateways of home come before another region's", () => {
-  const regions = new Regions([OREGON, DUBLIN]);
+  const regions = new KnownRegions([OREGON, DUBLIN]);
   const answers = [answer(OREGON, 20, [gateway("a"), gateway("b"), gateway("c")]), answer(DUBLIN, 30)];
   const found = order(regions.candidates(answers, 0, randomsOf(3)));
   assert.equal(found.length, 3);
@@ -106,7 +106,7 @@ test("two gateways of home come before another region's", () => {
 });
 
 test("a gateway that failed lately comes last, and is itself again after half a minute", () => {
-  const regions = new Regions([OREGON, DUBLIN]);
+  const regions = new KnownRegions([OREGON, DUBLIN]);
   const answers = [answer(OREGON, 20), answer(DUBLIN, 30)];
   regions.failed({ url: OREGON, gateway: gateway("oregon") }, 1000);
   assert.deepEqual(order(regions.candidates(answers, 2000, randomsOf(1))), ["dublin", "oregon"]);
@@ -114,48 +114,48 @@ test("a gateway that failed lately comes last, and is itself again after half a 
 });
 
 test("regions that answers name are learned, and remembered while they are named", () => {
-  const regions = new Regions([OREGON]);
+  const regions = new KnownRegions([OREGON]);
   const named = answer(OREGON, 20);
   named.endpoints.alternates.push({ region: "dublin", url: DUBLIN });
   assert.deepEqual(regions.learn(named.endpoints), [DUBLIN]);
   assert.deepEqual(regions.learn(named.endpoints), []);
   const memory = regions.memory([named, { url: TOKYO, ms: 1, endpoints: null }]);
   assert.deepEqual(memory, { home: OREGON, urls: [OREGON, DUBLIN] });
-  assert.deepEqual(new Regions([OREGON], { ...memory, home: DUBLIN }).home, DUBLIN);
+  assert.deepEqual(new KnownRegions([OREGON], { ...memory, home: DUBLIN }).home, DUBLIN);
 });
 
 test("a page that was offline once doesn't forget the regions that earlier ones found", () => {
   const named = answer(OREGON, 20);
   named.endpoints.alternates.push({ region: "dublin", url: DUBLIN });
-  const first = new Regions([OREGON]);
+  const first = new KnownRegions([OREGON]);
   first.learn(named.endpoints);
   const memory = first.memory([named]);
-  const offline = new Regions([OREGON], memory);
+  const offline = new KnownRegions([OREGON], memory);
   assert.equal(offline.memory(offline.urls.map((url) => ({ url, ms: Infinity, endpoints: null }))), null);
   assert.equal(offline.memory([answer(OREGON, 20, []), { url: DUBLIN, ms: Infinity, endpoints: null }]), null);
-  assert.deepEqual(new Regions([OREGON], memory).urls, [OREGON, DUBLIN]);
+  assert.deepEqual(new KnownRegions([OREGON], memory).urls, [OREGON, DUBLIN]);
 });
 
 test("a memory that makes no sense is none", () => {
   for (const junk of [null, 7, {}, { home: "javascript:x", urls: ["javascript:x", 7] }, { urls: "abc" }]) {
-    const regions = new Regions([OREGON], junk);
+    const regions = new KnownRegions([OREGON], junk);
     assert.deepEqual([regions.home, regions.urls], [OREGON, [OREGON]]);
   }
 });
 
 test("there are at most 16 regions, whatever answers name", () => {
-  const regions = new Regions([OREGON]);
+  const regions = new KnownRegions([OREGON]);
   const alternates = Array.from({ length: 100 }, (_, n) => ({ region: `r${n}`, url: `http://r${n}/` }));
   assert.equal(regions.learn({ alternates }).length, 15);
 });
 
 test("patience for slower regions is as long as the fastest took, within bounds", () => {
-  const regions = new Regions([OREGON, DUBLIN]);
+  const regions = new KnownRegions([OREGON, DUBLIN]);
   assert.deepEqual([5, 300, 5000].map((ms) => regions.patience(ms, false, 0)), [100, 300, 1000]);
 });
 
 test("home is waited for longer, unless one of its gateways has just failed", () => {
-  const regions = new Regions([OREGON, DUBLIN]);
+  const regions = new KnownRegions([OREGON, DUBLIN]);
   assert.equal(regions.patience(5, true, 0), 1000);
   regions.failed({ url: DUBLIN, gateway: gateway("dublin") }, 1000);
   assert.equal(regions.patience(5, true, 2000), 1000);
@@ -165,7 +165,7 @@ test("home is waited for longer, unless one of its gateways has just failed", ()
 });
 
 test("a region that was asked later than home has to be faster twice when both are asked at once", () => {
-  const regions = new Regions([OREGON]);
+  const regions = new KnownRegions([OREGON]);
   const late = { ...answer(DUBLIN, 5), isLate: true };
   const look = (...answers) => order(regions.candidates(answers, 0, randomsOf(1)))[0];
   assert.equal(look(answer(OREGON, 180), late), "oregon");
@@ -178,7 +178,7 @@ test("a region that was asked later than home has to be faster twice when both a
 test("whatever answers come, candidates are few, distinct and real", () => {
   for (let seed = 1; seed <= 300; seed += 1) {
     const random = randomsOf(seed);
-    const regions = new Regions([OREGON, DUBLIN, TOKYO]);
+    const regions = new KnownRegions([OREGON, DUBLIN, TOKYO]);
     for (let now = 0; now < 200_000; now += 10_000) {
       const answers = regions.urls.map((url) =>
         random() < 0.3

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Seen, identityOf, identityText, routedAt } from "../src/seen.ts";
+import { SeenMessages, identityOf, identityText, routedAt } from "../src/seen.ts";
 import { idOf, randomsOf } from "./support.mjs";
 
 test("copies of a message differ in the first 48 bits of the id alone", () => {
@@ -23,13 +23,13 @@ test("an id tells when its message was routed, and nonsense tells nothing", () =
 });
 
 test("a copy is a repeat, whenever it was routed", () => {
-  const seen = new Seen();
+  const seen = new SeenMessages();
   assert.ok(seen.first(idOf({ n: 1, at: 1000 })));
   assert.ok(!seen.first(idOf({ n: 1, at: 9000 })));
 });
 
 test("it is bounded by number: the first seen go first", () => {
-  const seen = new Seen({ most: 3 });
+  const seen = new SeenMessages({ most: 3 });
   for (const n of [1, 2, 3, 4]) seen.first(idOf({ n, at: n }));
   assert.equal(seen.size, 3);
   assert.ok(seen.first(idOf({ n: 1, at: 1 })));
@@ -37,7 +37,7 @@ test("it is bounded by number: the first seen go first", () => {
 });
 
 test("it is bounded by time, and the clock is that of the messages", () => {
-  const seen = new Seen({ keptMs: 1000 });
+  const seen = new SeenMessages({ keptMs: 1000 });
   seen.first(idOf({ n: 1, at: 5000 }));
   assert.ok(!seen.first(idOf({ n: 1, at: 5000 })), "however long the device slept meanwhile");
   seen.first(idOf({ n: 2, at: 6001 }));
@@ -47,7 +47,7 @@ test("it is bounded by time, and the clock is that of the messages", () => {
 test("within its bounds nothing comes twice, in whatever order copies come", () => {
   for (let seed = 1; seed <= 200; seed += 1) {
     const random = randomsOf(seed);
-    const seen = new Seen({ most: 50 });
+    const seen = new SeenMessages({ most: 50 });
     const got = Array.from({ length: 300 }, () => Math.floor(random() * 60)).filter((n) =>
       seen.first(idOf({ n: n % 50, at: Math.floor(random() * 1000) })),
     );

@@ -1,7 +1,7 @@
 /** What the tests share: randomness that can be repeated, ids, and a fabric made of values. */
 
 import { Subscriber } from "../src/subscriber.ts";
-import { Regions } from "../src/regions.ts";
+import { KnownRegions } from "../src/regions.ts";
 import { Session } from "../src/session.ts";
 import { TRANSPORTS } from "../src/api.ts";
 
@@ -47,7 +47,7 @@ export class Rig {
     this.effects = [];
     this.notes = [];
     this.tabs = [];
-    this.regions = new Regions(urls);
+    this.regions = new KnownRegions(urls);
     this.session = new Session({ regions: this.regions, random, emit, transports: TRANSPORTS, ...options });
   }
 
@@ -132,7 +132,7 @@ export class Rig {
   /** A tab on this session, and what its page hears. */
   tab(id, token = null, say = (note) => this.do("note", note)) {
     const heard = [];
-    const tab = new Subscriber({ id, token, say, tell: (event, value) => heard.push([event, value]) });
+    const tab = new Subscriber({ id, token, say, notify: (event, value) => heard.push([event, value]) });
     this.tabs.push(tab);
     return { tab, heard };
   }

@@ -156,9 +156,9 @@ test("where a gateway left unread that a newcomer leaves the topic, it is subscr
 test("a new leader that reads an old note of a tab late goes by the newer one", () => {
   for (const isOpen of [false, true]) {
     const rig = isOpen ? rigWith() : new Rig();
-    const wish = { key: "b/1", topic: "t", position: null, rewind: null };
-    rig.do("note", { t: "follow", wish });
-    rig.do("note", { t: "hello", wishes: [{ ...wish, position: "p7" }], token: false });
+    const interest = { key: "b/1", topic: "t", position: null, rewind: null };
+    rig.do("note", { t: "follow", interest });
+    rig.do("note", { t: "hello", interests: [{ ...interest, position: "p7" }], token: false });
     if (!isOpen) rig.connect();
     const positions = [];
     for (let verbs = rig.sent(); verbs.length; verbs = rig.sent()) {

@@ -32,7 +32,7 @@ final class Entrance
     public ?string $trouble = null;
     /** Whether waiting won't help: the broker turned us away when it was last asked. */
     public bool $refused = false;
-    private ?Link $connection = null;
+    private ?BrokerLink $connection = null;
     private ?AMQPChannel $channel = null;
     /** @var array<string, Sending> by their secret */
     private array $unconfirmed = [];
@@ -112,7 +112,7 @@ final class Entrance
     public function leaveIfSilent(float $now): void
     {
         $oldest = reset($this->sentAt);
-        if ($oldest !== false && $now - $oldest > Link::TIMEOUT && !$this->connection?->isBlocked()) {
+        if ($oldest !== false && $now - $oldest > BrokerLink::TIMEOUT && !$this->connection?->isBlocked()) {
             $this->lose(null);
             // Another broker can be asked at once.
             $this->connectAt = $now + self::FIRST_PAUSE;
@@ -133,12 +133,12 @@ final class Entrance
     private function connect(float $began, float $deadline): void
     {
         $broker = $this->broker;
-        $within = min(max($deadline - $began, 0.001), $this->alone ? Link::TIMEOUT : self::CONNECT_WITHIN);
+        $within = min(max($deadline - $began, 0.001), $this->alone ? BrokerLink::TIMEOUT : self::CONNECT_WITHIN);
         $before = $this->trouble;
         $this->trouble = null;
         $this->refused = false;
         try {
-            $this->connection = Link::to($broker, $within);
+            $this->connection = BrokerLink::to($broker, $within);
             $this->channel = $this->open($this->connection);
         } catch (AMQPExceptionInterface | \ErrorException $error) {
             $where = $broker->getHost() . ':' . $broker->getPort();
@@ -168,7 +168,7 @@ final class Entrance
             && !str_contains($error->getMessage(), 'connection limit');
     }
 
-    private function open(Link $connection): AMQPChannel
+    private function open(BrokerLink $connection): AMQPChannel
     {
         $connection->set_connection_block_handler(function (string $reason) {
             $this->blockedUntil = Publisher::now() + self::BLOCKED_PAUSE;
@@ -223,7 +223,7 @@ final class Entrance
         });
         $context = stream_context_create(['ssl' => array_filter(['cafile' => $broker->getSslCaCert()])]);
         $where = "ssl://{$broker->getHost()}:{$broker->getPort()}";
-        stream_socket_client($where, $_, $_, Link::TIMEOUT, STREAM_CLIENT_CONNECT, $context);
+        stream_socket_client($where, $_, $_, BrokerLink::TIMEOUT, STREAM_CLIENT_CONNECT, $context);
         restore_error_handler();
         return array_values(array_filter($warnings))[0] ?? null;
     }

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 from gateways import Reader, until
-from regions import TABLE, Region, linked, opened_mailbox, opened_region
+from regions import TABLE, OpenedRegion, linked, opened_mailbox, opened_region
 from signing import token
 
 from gateway.memory.hub import HubLimits
 from newsfabric.amqp import Message
 from newsfabric.errors import StoreUnavailable
 from newsfabric.messages.envelope import Envelope, ms_of_id
-from newsfabric.messages.mailbox import ANNOUNCEMENT, Kept, MarkKind, UserMark, encode_mark
+from newsfabric.messages.mailbox import ANNOUNCEMENT, KeptMessage, MarkKind, UserMark, encode_mark
 from newsfabric.store.memory import MemoryStore
 from newsfabric.store.rules import clock_ms
 
@@ -39,7 +39,7 @@ class Store(MemoryStore):
         self.open.set()
         self.asked = asyncio.Event()
 
-    async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
+    async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[KeptMessage]]:
         self.reads.append(len(topics))
         await asyncio.sleep(0)
         if self.away:
@@ -56,15 +56,15 @@ def store() -> Store:
 
 
 @pytest.fixture
-async def oregon(engine: str, store: Store, tmp_path: Path) -> AsyncIterator[Region]:
+async def oregon(engine: str, store: Store, tmp_path: Path) -> AsyncIterator[OpenedRegion]:
     async with opened_region(engine, tmp_path, store) as region:
         yield region
 
 
 @pytest.fixture
 async def dublin(
-    engine: str, store: Store, tmp_path: Path, oregon: Region
-) -> AsyncIterator[Region]:
+    engine: str, store: Store, tmp_path: Path, oregon: OpenedRegion
+) -> AsyncIterator[OpenedRegion]:
     """Open another region, linked with the first."""
     async with opened_region(engine, tmp_path, store, name="dublin") as region:
         await linked([oregon, region])
@@ -87,7 +87,7 @@ async def marked(reader: Reader, kind: str, letter: Any, **verb: Any) -> dict[st
 
 @pytest.mark.promise("M1")
 async def test_what_came_while_a_user_was_away_is_there_at_the_next_login_in_order(
-    oregon: Region,
+    oregon: OpenedRegion,
 ) -> None:
     for n in range(5):
         await oregon.write_to("42", n)
@@ -101,7 +101,7 @@ async def test_what_came_while_a_user_was_away_is_there_at_the_next_login_in_ord
         await reader.is_up_to_date()
 
 
-async def test_an_empty_mailbox_is_complete_and_has_a_position(oregon: Region) -> None:
+async def test_an_empty_mailbox_is_complete_and_has_a_position(oregon: OpenedRegion) -> None:
     async with oregon.device() as reader:
         subscribed, kept = await opened_mailbox(reader)
         assert kept == []
@@ -114,7 +114,9 @@ async def test_an_empty_mailbox_is_complete_and_has_a_position(oregon: Region) -
         assert await reader.hear_bodies(1) == [1]
 
 
-async def test_the_last_of_a_mailbox_has_the_position_to_come_back_with(oregon: Region) -> None:
+async def test_the_last_of_a_mailbox_has_the_position_to_come_back_with(
+    oregon: OpenedRegion,
+) -> None:
     for n in range(3):
         await oregon.write_to("42", n)
     async with oregon.device() as reader:
@@ -135,7 +137,7 @@ async def test_the_last_of_a_mailbox_has_the_position_to_come_back_with(oregon: 
     ("kind", "told"), [("ack", "acked"), ("read", "read"), ("dismiss", "dismissed")]
 )
 async def test_what_one_device_does_all_of_them_hear_of_in_every_region(
-    oregon: Region, dublin: Region, kind: str, told: str
+    oregon: OpenedRegion, dublin: OpenedRegion, kind: str, told: str
 ) -> None:
     letter = await oregon.write_to("42", 1)
     async with oregon.device() as phone, dublin.device() as page, dublin.device("43") as other:
@@ -153,7 +155,7 @@ async def test_what_one_device_does_all_of_them_hear_of_in_every_region(
 
 @pytest.mark.promise("M3")
 async def test_what_was_dismissed_doesnt_come_back_and_the_rest_comes_with_its_marks(
-    oregon: Region, dublin: Region
+    oregon: OpenedRegion, dublin: OpenedRegion
 ) -> None:
     letters = [await oregon.write_to("42", n) for n in range(3)]
     async with oregon.device() as reader:
@@ -176,7 +178,7 @@ async def test_what_was_dismissed_doesnt_come_back_and_the_rest_comes_with_its_m
 
 
 async def test_a_device_that_comes_back_with_its_position_gets_messages_and_marks_in_order(
-    oregon: Region, dublin: Region
+    oregon: OpenedRegion, dublin: OpenedRegion
 ) -> None:
     first = await oregon.write_to("42", 1)
     async with dublin.device() as page:
@@ -197,7 +199,7 @@ async def test_a_device_that_comes_back_with_its_position_gets_messages_and_mark
         await page.is_up_to_date()
 
 
-async def test_an_expired_message_isnt_kept(oregon: Region) -> None:
+async def test_an_expired_message_isnt_kept(oregon: OpenedRegion) -> None:
     # Long enough for its way to the store on a busy machine.
     expired = await oregon.write_to("42", 1, expiration="2000")
     await oregon.write_to("42", 2, expiration="600000")
@@ -207,7 +209,7 @@ async def test_an_expired_message_isnt_kept(oregon: Region) -> None:
 
 
 async def test_what_comes_while_the_mailbox_is_read_comes_once_and_in_order(
-    oregon: Region, store: Store
+    oregon: OpenedRegion, store: Store
 ) -> None:
     await oregon.write_to("42", 1)
     store.open.clear()
@@ -232,12 +234,12 @@ def _mark_of(letter: Envelope, kind: MarkKind) -> Message:
     )
 
 
-def _is_mark(region: Region) -> bool:
+def _is_mark(region: OpenedRegion) -> bool:
     return any(m.properties.type == ANNOUNCEMENT for m in region.core.arrived("postoffice"))
 
 
 async def test_what_another_regions_store_has_and_ours_hasnt_yet_comes_all_the_same(
-    oregon: Region, dublin: Region, store: Store
+    oregon: OpenedRegion, dublin: OpenedRegion, store: Store
 ) -> None:
     await oregon.write_to("42", 1)
     late = await oregon.write_to("42", 2)
@@ -249,7 +251,7 @@ async def test_what_another_regions_store_has_and_ours_hasnt_yet_comes_all_the_s
 
 
 async def test_what_the_feed_hasnt_brought_yet_reaches_every_device_once(
-    oregon: Region, store: Store
+    oregon: OpenedRegion, store: Store
 ) -> None:
     async with oregon.device() as phone, oregon.device() as page:
         await opened_mailbox(phone)
@@ -262,7 +264,7 @@ async def test_what_the_feed_hasnt_brought_yet_reaches_every_device_once(
         assert await phone.hear_bodies(1) == await page.hear_bodies(1) == [2]
 
 
-async def test_a_crowd_of_users_is_read_in_few_trips(oregon: Region, store: Store) -> None:
+async def test_a_crowd_of_users_is_read_in_few_trips(oregon: OpenedRegion, store: Store) -> None:
     users = [f"u{n}" for n in range(150)]
     for user in users:
         await store.write([oregon.box.envelope(f"user.{user}", user)])
@@ -282,7 +284,7 @@ async def test_a_crowd_of_users_is_read_in_few_trips(oregon: Region, store: Stor
 
 
 async def test_while_the_store_is_away_the_reader_is_told_to_ask_again(
-    oregon: Region, store: Store
+    oregon: OpenedRegion, store: Store
 ) -> None:
     await oregon.write_to("42", 1)
     store.away = True
@@ -294,7 +296,9 @@ async def test_while_the_store_is_away_the_reader_is_told_to_ask_again(
         assert bodies((await opened_mailbox(reader))[1]) == [1]
 
 
-async def test_while_upstream_is_away_the_reader_is_told_to_say_it_again(oregon: Region) -> None:
+async def test_while_upstream_is_away_the_reader_is_told_to_say_it_again(
+    oregon: OpenedRegion,
+) -> None:
     letter = await oregon.write_to("42", 1)
     async with oregon.device() as reader:
         await opened_mailbox(reader)
@@ -330,7 +334,7 @@ REFUSED: list[tuple[dict[str, Any], int]] = [
 @pytest.mark.promise("M4")
 @pytest.mark.parametrize("kind", ["ack", "read", "dismiss"])
 async def test_only_what_is_ones_own_and_well_formed_can_be_marked(
-    oregon: Region, kind: str
+    oregon: OpenedRegion, kind: str
 ) -> None:
     upstream = oregon.box.broker.tap("upstream")
     async with oregon.device() as reader, oregon.box.reader() as stranger:
@@ -342,7 +346,7 @@ async def test_only_what_is_ones_own_and_well_formed_can_be_marked(
 
 
 @pytest.mark.promise("M4")
-async def test_a_token_that_opens_everything_opens_no_mailbox(oregon: Region) -> None:
+async def test_a_token_that_opens_everything_opens_no_mailbox(oregon: OpenedRegion) -> None:
     letter = await oregon.write_to("42", 1)
     async with oregon.device("7", topics=["#", "user.#", "user.42", "*.42"]) as reader:
         for verb in ("subscribe", "history", "ack", "read", "dismiss"):
@@ -351,7 +355,7 @@ async def test_a_token_that_opens_everything_opens_no_mailbox(oregon: Region) ->
         await reader.subscribe("marks.billing")
 
 
-async def test_the_publishers_tools_hear_who_has_read(oregon: Region) -> None:
+async def test_the_publishers_tools_hear_who_has_read(oregon: OpenedRegion) -> None:
     letter = await oregon.write_to("42", 1, message_id="bill-7")
     async with oregon.device("desk", topics=["marks.#"]) as tool, oregon.device() as reader:
         await tool.subscribe("marks.billing")
@@ -368,7 +372,7 @@ async def test_the_publishers_tools_hear_who_has_read(oregon: Region) -> None:
         }
 
 
-async def test_an_event_stream_begins_with_the_mailbox_too(oregon: Region) -> None:
+async def test_an_event_stream_begins_with_the_mailbox_too(oregon: OpenedRegion) -> None:
     letter = await oregon.write_to("42", 1)
     async with oregon.box.opened() as raw:
         bearer = {"Authorization": f"Bearer {token('42')}"}
@@ -382,7 +386,7 @@ async def test_an_event_stream_begins_with_the_mailbox_too(oregon: Region) -> No
 
 
 async def test_a_reader_who_marks_without_end_is_slowed_down_as_with_any_verb(
-    oregon: Region,
+    oregon: OpenedRegion,
 ) -> None:
     letter = await oregon.write_to("42", 1)
     async with oregon.device() as reader:
@@ -393,7 +397,9 @@ async def test_a_reader_who_marks_without_end_is_slowed_down_as_with_any_verb(
         assert {push.get("code") for push in pushes if push["type"] == "error"} == {111}
 
 
-async def test_what_isnt_an_announcement_is_a_message_whatever_it_says(oregon: Region) -> None:
+async def test_what_isnt_an_announcement_is_a_message_whatever_it_says(
+    oregon: OpenedRegion,
+) -> None:
     async with oregon.device() as reader:
         await reader.subscribe("news.world")
         await opened_mailbox(reader)
@@ -420,7 +426,7 @@ async def test_topics_of_users_who_arent_here_cost_a_bounded_amount(
         assert len(hub.topics) <= 50
 
 
-async def test_many_messages_are_cut_and_that_is_said(oregon: Region) -> None:
+async def test_many_messages_are_cut_and_that_is_said(oregon: OpenedRegion) -> None:
     made = [oregon.box.envelope(TOPIC, n) for n in range(1_001)]
     await oregon.box.was_past(made)
     async with oregon.device() as reader:

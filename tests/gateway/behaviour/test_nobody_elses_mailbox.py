@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from regions import TABLE, Region, opened_mailbox, opened_region
+from regions import TABLE, OpenedRegion, opened_mailbox, opened_region
 from signing import token
 from sockjs_sessions import TRANSPORTS, sockjs_session
 from spellings import SPELLINGS
@@ -34,13 +34,13 @@ REFUSED = {101, 102, 103, 107}
 
 
 @pytest.fixture
-async def oregon(engine: str, tmp_path: Path) -> AsyncIterator[Region]:
+async def oregon(engine: str, tmp_path: Path) -> AsyncIterator[OpenedRegion]:
     async with opened_region(engine, tmp_path, MemoryStore(TABLE), sockjs_legacy=True) as region:
         yield region
 
 
 @pytest.fixture
-async def letter(oregon: Region) -> Envelope:
+async def letter(oregon: OpenedRegion) -> Envelope:
     """Return a letter of user 7 that is in the store and in the gateway's memory."""
     written = await oregon.write_to("7", json.dumps(SECRET))
     async with oregon.device("7") as owner:
@@ -75,14 +75,14 @@ def is_refused(pushes: list[dict[str, Any]]) -> None:
         assert (push["type"], push.get("code") in REFUSED) == ("error", True), push
 
 
-async def untouched(oregon: Region) -> None:
+async def untouched(oregon: OpenedRegion) -> None:
     """Check that user 7 has its letter, without user marks."""
     async with oregon.device("7") as owner:
         _, pushes = await opened_mailbox(owner, "7")
     assert [(push["type"], push["body"]) for push in pushes] == [("message", SECRET)]
 
 
-async def test_over_websocket(oregon: Region, letter: Envelope, login: str | None) -> None:
+async def test_over_websocket(oregon: OpenedRegion, letter: Envelope, login: str | None) -> None:
     for topic in SPELLINGS:
         async with oregon.box.reader() as reader:
             if login is not None:
@@ -94,7 +94,7 @@ async def test_over_websocket(oregon: Region, letter: Envelope, login: str | Non
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_over_sockjs(
-    oregon: Region, letter: Envelope, login: str | None, transport: str
+    oregon: OpenedRegion, letter: Envelope, login: str | None, transport: str
 ) -> None:
     async with sockjs_session(oregon.box, transport) as session:
         if login is not None:
@@ -111,7 +111,9 @@ async def test_over_sockjs(
 
 
 @pytest.mark.parametrize("topic", SPELLINGS)
-async def test_over_http(oregon: Region, letter: Envelope, login: str | None, topic: str) -> None:
+async def test_over_http(
+    oregon: OpenedRegion, letter: Envelope, login: str | None, topic: str
+) -> None:
     headers = {} if login is None else {"Authorization": f"Bearer {login}"}
     named = quote(topic, safe="")
     for path in (
@@ -132,7 +134,7 @@ async def test_over_http(oregon: Region, letter: Envelope, login: str | None, to
             assert b"secret" not in answer.body
 
 
-async def test_what_was_tried_in_vain_left_no_mark(oregon: Region, letter: Envelope) -> None:
+async def test_what_was_tried_in_vain_left_no_mark(oregon: OpenedRegion, letter: Envelope) -> None:
     async with oregon.device("42", topics=EVERYTHING) as reader:
         for kind in ("ack", "read", "dismiss"):
             for topic in (THEIRS, "user.42.7"):
@@ -141,7 +143,7 @@ async def test_what_was_tried_in_vain_left_no_mark(oregon: Region, letter: Envel
 
 
 async def test_anothers_message_isnt_marked_by_way_of_ones_own_topic(
-    oregon: Region, letter: Envelope
+    oregon: OpenedRegion, letter: Envelope
 ) -> None:
     mine = await oregon.write_to("42", 1)
     async with oregon.device("42") as reader, oregon.device("7") as owner:
@@ -158,7 +160,7 @@ async def test_anothers_message_isnt_marked_by_way_of_ones_own_topic(
 
 
 async def test_by_the_very_words_that_have_just_opened_it_for_its_owner(
-    oregon: Region, letter: Envelope
+    oregon: OpenedRegion, letter: Envelope
 ) -> None:
     async with (
         oregon.device("7") as owner,
@@ -199,7 +201,7 @@ AMBIGUOUS = [
 
 @pytest.mark.parametrize("text", AMBIGUOUS)
 async def test_by_json_that_can_be_read_in_two_ways(
-    oregon: Region, letter: Envelope, text: str
+    oregon: OpenedRegion, letter: Envelope, text: str
 ) -> None:
     async with oregon.device("42", topics=EVERYTHING) as reader:
         await reader.connection.send(text)
@@ -211,7 +213,7 @@ async def test_by_json_that_can_be_read_in_two_ways(
 @pytest.mark.parametrize("order", [("user.42", THEIRS), (THEIRS, "user.42")])
 @pytest.mark.parametrize("begin", ["", "&rewind=5", "&last_event_id={}"])
 async def test_beside_ones_own_in_an_event_stream(
-    oregon: Region, letter: Envelope, order: tuple[str, str], begin: str
+    oregon: OpenedRegion, letter: Envelope, order: tuple[str, str], begin: str
 ) -> None:
     await oregon.write_to("42", '"mine"')
     bearer = {"Authorization": f"Bearer {token('42', topics=EVERYTHING)}"}
@@ -226,7 +228,7 @@ async def test_beside_ones_own_in_an_event_stream(
     assert b'"code":103' in text
 
 
-async def test_by_another_topic_in_the_same_query(oregon: Region, letter: Envelope) -> None:
+async def test_by_another_topic_in_the_same_query(oregon: OpenedRegion, letter: Envelope) -> None:
     bearer = {"Authorization": f"Bearer {token('42', topics=EVERYTHING)}"}
     for query in (f"topic=user.42&topic={THEIRS}", f"topic={THEIRS}&topic=user.42"):
         for after in ("", f"&after={position_before()}"):
@@ -236,7 +238,7 @@ async def test_by_another_topic_in_the_same_query(oregon: Region, letter: Envelo
 
 
 async def test_a_position_of_anothers_mailbox_opens_nothing_in_ones_own(
-    oregon: Region, letter: Envelope
+    oregon: OpenedRegion, letter: Envelope
 ) -> None:
     async with oregon.device("7") as owner:
         _, pushes = await opened_mailbox(owner, "7")

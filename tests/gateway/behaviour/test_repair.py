@@ -23,7 +23,7 @@ from gateway.wire.position import log_of
 from newsfabric.errors import LinkError, StoreUnavailable
 from newsfabric.messages.control import Tick, encode_tick
 from newsfabric.messages.envelope import Envelope, encode
-from newsfabric.store.logs import DirectoryRow, Number, State
+from newsfabric.store.logs import DirectoryRow, Number, NumberState
 from newsfabric.store.memory import MemoryStore
 from operations.cli import cli
 
@@ -239,15 +239,15 @@ async def silence(page: Sequence[Number]) -> Any:
 
 
 def half(page: Sequence[Number]) -> Any:
-    return [Number(one.seq, State.HALF) for one in page]
+    return [Number(one.seq, NumberState.HALF) for one in page]
 
 
 def others(page: Sequence[Number]) -> Any:
-    return [Number(2**62 + n, State.MESSAGE, envelope(n + 1)) for n in range(500)]
+    return [Number(2**62 + n, NumberState.MESSAGE, envelope(n + 1)) for n in range(500)]
 
 
 def repeated(page: Sequence[Number]) -> Any:
-    return [Number(1, State.HALF)] * 500
+    return [Number(1, NumberState.HALF)] * 500
 
 
 def strangers(page: Sequence[Number]) -> Any:

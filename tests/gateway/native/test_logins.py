@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from dataplanes import plane_of
 from gateways import Box, Reader, until
-from places import Place
+from places import RouterPlace
 from signing import AUDIENCE, ISSUER, keys_file, token
 
 from gateway.native.program import find_program
@@ -27,11 +27,11 @@ except SetupError as exc:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> RouterPlace:
     told = TokenSettings(
         keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER, cookie="session"
     )
-    return Place(tmp_path, tokens=told)
+    return RouterPlace(tmp_path, tokens=told)
 
 
 @contextlib.asynccontextmanager
@@ -47,7 +47,7 @@ def die(box: Box) -> None:
     plane_of(box.gateway.core).close()
 
 
-async def test_a_login_outlives_control_planes_and_data_planes(place: Place) -> None:
+async def test_a_login_outlives_control_planes_and_data_planes(place: RouterPlace) -> None:
     async with contextlib.AsyncExitStack() as stack:
         async with place.control_plane() as first:
             reader = await stack.enter_async_context(logged_in(first, topics=["desk.#"]))
@@ -67,7 +67,7 @@ async def test_a_login_outlives_control_planes_and_data_planes(place: Place) -> 
         assert await reader.hear_bodies(1) == [{"n": 1}]
 
 
-async def test_bad_tokens_are_counted_through_control_planes(place: Place) -> None:
+async def test_bad_tokens_are_counted_through_control_planes(place: RouterPlace) -> None:
     async with contextlib.AsyncExitStack() as stack:
         async with place.control_plane() as first:
             reader = await stack.enter_async_context(first.reader())
@@ -81,7 +81,7 @@ async def test_bad_tokens_are_counted_through_control_planes(place: Place) -> No
         assert (code, [push["code"] for push in pushes]) == (4001, [101, 4001])
 
 
-async def test_a_login_without_a_control_plane_waits_for_the_next(place: Place) -> None:
+async def test_a_login_without_a_control_plane_waits_for_the_next(place: RouterPlace) -> None:
     async with contextlib.AsyncExitStack() as stack:
         async with place.control_plane() as first:
             reader = await stack.enter_async_context(first.reader())
@@ -92,7 +92,7 @@ async def test_a_login_without_a_control_plane_waits_for_the_next(place: Place) 
         assert [(await reader.hear())["type"] for _ in range(2)] == ["logged_in", "subscribed"]
 
 
-async def test_a_token_runs_out_also_without_a_control_plane(place: Place) -> None:
+async def test_a_token_runs_out_also_without_a_control_plane(place: RouterPlace) -> None:
     async with contextlib.AsyncExitStack() as stack:
         async with place.control_plane() as first:
             # It expired 4.5 s ago: with the leeway of 5 s the login ends soon.
@@ -102,7 +102,9 @@ async def test_a_token_runs_out_also_without_a_control_plane(place: Place) -> No
         await stack.enter_async_context(place.control_plane())
 
 
-async def test_who_was_revoked_while_nobody_looked_is_sent_away_by_the_next(place: Place) -> None:
+async def test_who_was_revoked_while_nobody_looked_is_sent_away_by_the_next(
+    place: RouterPlace,
+) -> None:
     async with contextlib.AsyncExitStack() as stack:
         async with place.control_plane() as first:
             reader = await stack.enter_async_context(logged_in(first, "42"))

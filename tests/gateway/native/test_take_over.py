@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from dataplanes import plane_of
 from gateways import Box, until
-from places import Place
+from places import RouterPlace
 
 from gateway.native.program import find_program
 from newsfabric.errors import SetupError
@@ -39,14 +39,14 @@ async def take_over(box: Box) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def box(tmp_path: Path) -> AsyncIterator[tuple[Place, Box]]:
-    place = Place(tmp_path)
+async def box(tmp_path: Path) -> AsyncIterator[tuple[RouterPlace, Box]]:
+    place = RouterPlace(tmp_path)
     async with place.control_plane(threads=2, deflate_bytes=64) as box:
         yield place, box
 
 
 async def test_readers_hear_each_message_once_and_in_order_through_several(
-    box: tuple[Place, Box],
+    box: tuple[RouterPlace, Box],
 ) -> None:
     place, one = box
     async with contextlib.AsyncExitStack() as stack:
@@ -92,7 +92,7 @@ async def test_readers_hear_each_message_once_and_in_order_through_several(
 
 
 async def test_requests_that_come_meanwhile_are_served_or_told_to_come_again(
-    box: tuple[Place, Box],
+    box: tuple[RouterPlace, Box],
 ) -> None:
     _, one = box
     asking, answers = True, collections.Counter[int]()
@@ -111,7 +111,7 @@ async def test_requests_that_come_meanwhile_are_served_or_told_to_come_again(
     assert answers[200] > 0
 
 
-async def test_a_half_sent_verb_is_answered_afterwards(box: tuple[Place, Box]) -> None:
+async def test_a_half_sent_verb_is_answered_afterwards(box: tuple[RouterPlace, Box]) -> None:
     _, one = box
     async with one.opened() as reader, one.opened() as waiting:
         await reader.upgrade()
@@ -132,7 +132,7 @@ async def test_a_half_sent_verb_is_answered_afterwards(box: tuple[Place, Box]) -
 
 
 async def test_a_message_that_stays_unfinished_is_closed_all_the_same(tmp_path: Path) -> None:
-    place = Place(tmp_path, unfinished_seconds=1.0)
+    place = RouterPlace(tmp_path, unfinished_seconds=1.0)
     async with place.control_plane(threads=2) as box, box.opened() as reader:
         await reader.upgrade()
         reader.send_frame(0x01, b"{")
@@ -144,7 +144,7 @@ async def test_a_message_that_stays_unfinished_is_closed_all_the_same(tmp_path: 
 
 
 async def test_one_that_fails_is_said_so_and_changes_nothing(
-    box: tuple[Place, Box], monkeypatch: pytest.MonkeyPatch
+    box: tuple[RouterPlace, Box], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, one = box
     plane = plane_of(one.gateway.core)
@@ -158,7 +158,7 @@ async def test_one_that_fails_is_said_so_and_changes_nothing(
         assert await reader.hear_bodies(1) == ["still here"]
 
 
-async def test_one_that_an_operator_starts_by_hand_is_found(box: tuple[Place, Box]) -> None:
+async def test_one_that_an_operator_starts_by_hand_is_found(box: tuple[RouterPlace, Box]) -> None:
     place, one = box
     plane = plane_of(one.gateway.core)
     async with one.reader(TOPIC) as reader:
@@ -178,7 +178,7 @@ async def test_one_that_an_operator_starts_by_hand_is_found(box: tuple[Place, Bo
 
 
 async def test_a_control_plane_that_dies_meanwhile_is_followed_by_another(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    place = RouterPlace(tmp_path)
     async with contextlib.AsyncExitStack() as stack:
         async with place.control_plane(threads=2, deflate_bytes=64) as first:
             reader = await stack.enter_async_context(first.reader(TOPIC))
@@ -198,7 +198,7 @@ async def test_a_control_plane_that_dies_meanwhile_is_followed_by_another(tmp_pa
 
 
 async def test_without_a_data_plane_there_is_nothing_to_take_over(
-    box: tuple[Place, Box], monkeypatch: pytest.MonkeyPatch
+    box: tuple[RouterPlace, Box], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, one = box
     monkeypatch.setattr(plane_of(one.gateway.core), "_taking_over", True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from dataplanes import plane_of
 from gateways import Box, until
-from places import Place
+from places import RouterPlace
 
 from gateway.native.program import find_program
 from newsfabric.errors import SetupError
@@ -26,11 +26,11 @@ def die(box: Box) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def place(tmp_path: Path) -> RouterPlace:
+    return RouterPlace(tmp_path)
 
 
-async def test_readers_stay_and_hear_each_message_once(place: Place) -> None:
+async def test_readers_stay_and_hear_each_message_once(place: RouterPlace) -> None:
     async with contextlib.AsyncExitStack() as stack:
         async with place.control_plane() as first:
             reader = await stack.enter_async_context(first.reader("news.breaking"))
@@ -53,7 +53,7 @@ async def test_readers_stay_and_hear_each_message_once(place: Place) -> None:
         assert (await reader.hear_close())[0] == 1012
 
 
-async def test_a_newer_control_plane_takes_over_from_a_living_one(place: Place) -> None:
+async def test_a_newer_control_plane_takes_over_from_a_living_one(place: RouterPlace) -> None:
     async with contextlib.AsyncExitStack() as stack:
         async with place.control_plane() as first:
             reader = await stack.enter_async_context(first.reader("news.breaking"))
@@ -66,14 +66,14 @@ async def test_a_newer_control_plane_takes_over_from_a_living_one(place: Place) 
         await reader.is_up_to_date()
 
 
-async def test_alone_for_too_long_the_data_plane_drains(place: Place) -> None:
+async def test_alone_for_too_long_the_data_plane_drains(place: RouterPlace) -> None:
     async with place.control_plane(alone_seconds=0.2) as box, box.reader() as reader:
         die(box)
         code, pushes = await reader.hear_close()
         assert (code, pushes[-1]["type"]) == (1012, "disconnect")
 
 
-async def test_a_data_plane_that_dies_is_started_again_on_its_port(place: Place) -> None:
+async def test_a_data_plane_that_dies_is_started_again_on_its_port(place: RouterPlace) -> None:
     async with place.control_plane() as box:
         async with box.reader() as reader:
             plane = plane_of(box.gateway.core)

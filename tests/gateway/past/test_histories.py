@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from box_with_a_past import TOPIC, Box, failures, message, messages, numbers
+from box_with_a_past import TOPIC, BegunBox, failures, message, messages, numbers
 
 from newsfabric.errors import StoreError
 
 
-async def test_a_history_is_of_memory_if_that_reaches_so_far(box: Box) -> None:
+async def test_a_history_is_of_memory_if_that_reaches_so_far(box: BegunBox) -> None:
     await box.store.write(messages(1, 2, 3, 4))
     verb = (TOPIC, 2, None)
     assert box.rewinds.history_from_memory(*verb) is None
@@ -23,7 +23,7 @@ async def test_a_history_is_of_memory_if_that_reaches_so_far(box: Box) -> None:
     assert box.store.reads == 1
 
 
-async def test_a_history_goes_back_from_a_message(box: Box) -> None:
+async def test_a_history_goes_back_from_a_message(box: BegunBox) -> None:
     await box.store.write(messages(1, 2, 3, 4))
     await box.rewinds.try_to_warm(TOPIC)
     verb = (TOPIC, 2, message(4).id)
@@ -32,7 +32,7 @@ async def test_a_history_goes_back_from_a_message(box: Box) -> None:
     assert numbers(found.publications) == [2, 3]
 
 
-async def test_a_history_beyond_memory_is_of_the_store(box: Box) -> None:
+async def test_a_history_beyond_memory_is_of_the_store(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 10)))
     await box.rewinds.try_to_warm(TOPIC)
     for verb, expected in (
@@ -45,7 +45,7 @@ async def test_a_history_beyond_memory_is_of_the_store(box: Box) -> None:
         assert (numbers(found.publications), found.covered) == (expected, True)
 
 
-async def test_a_history_of_all_there_is_is_of_memory_if_that_has_all(box: Box) -> None:
+async def test_a_history_of_all_there_is_is_of_memory_if_that_has_all(box: BegunBox) -> None:
     await box.store.write(messages(1, 2))
     await box.rewinds.try_to_warm(TOPIC)
     found = box.rewinds.history_from_memory(TOPIC, 100, None)
@@ -53,7 +53,7 @@ async def test_a_history_of_all_there_is_is_of_memory_if_that_has_all(box: Box) 
     assert numbers(found.publications) == [1, 2]
 
 
-async def test_a_history_that_cant_be_read_is_a_counted_error(box: Box) -> None:
+async def test_a_history_that_cant_be_read_is_a_counted_error(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 10)))
     await box.rewinds.try_to_warm(TOPIC)
     box.store.error = StoreError("spoilt")

@@ -22,7 +22,7 @@ from gateway.wire.position import log_of
 from gateway.wire.publication import Publication
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.messages.envelope import Envelope
-from newsfabric.messages.mailbox import ANNOUNCEMENT, Kept, UserMark
+from newsfabric.messages.mailbox import ANNOUNCEMENT, KeptMessage, UserMark
 from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
@@ -41,7 +41,7 @@ class Store(MemoryStore):
         self.error: Exception | None = None
         self.before: Callable[[], Coroutine[Any, Any, None] | None] = lambda: None
 
-    async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
+    async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[KeptMessage]]:
         self.read.append(topics)
         found = await super().mailboxes(topics, limit=limit)
         await asyncio.sleep(0)

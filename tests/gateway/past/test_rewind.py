@@ -9,7 +9,7 @@ from box_with_a_past import (
     LOW,
     NOW,
     TOPIC,
-    Box,
+    BegunBox,
     failures,
     last,
     message,
@@ -30,13 +30,15 @@ from newsfabric.store.logs import DirectoryRow
 # Warming.
 
 
-async def test_who_asks_for_nothing_of_the_past_gets_nothing_and_costs_no_read(box: Box) -> None:
+async def test_who_asks_for_nothing_of_the_past_gets_nothing_and_costs_no_read(
+    box: BegunBox,
+) -> None:
     await box.store.write(messages(1, 2))
     assert seqs(box.from_memory(newest(TOPIC))) == []
     assert box.store.reads == 0
 
 
-async def test_the_first_who_asks_for_a_topics_past_warms_it(box: Box) -> None:
+async def test_the_first_who_asks_for_a_topics_past_warms_it(box: BegunBox) -> None:
     await box.store.write(messages(1, 2, 3, 4))
     assert box.from_memory(last(2)) is None
     assert seqs(await box.from_store(last(2))) == [3, 4]
@@ -46,7 +48,7 @@ async def test_the_first_who_asks_for_a_topics_past_warms_it(box: Box) -> None:
 
 @pytest.mark.parametrize("count", [2, 30], ids=["memory warms", "more than it keeps"])
 async def test_of_a_message_whose_oldest_copy_ended_void_another_copy_counts(
-    box: Box, count: int
+    box: BegunBox, count: int
 ) -> None:
     """A router wrote it and died, another one routed it again, and the first log was closed."""
     void, again = (
@@ -65,7 +67,7 @@ async def test_of_a_message_whose_oldest_copy_ended_void_another_copy_counts(
 
 
 async def test_the_newest_of_a_key_whose_newest_copy_ended_void_counts_by_another_copy(
-    box: Box,
+    box: BegunBox,
 ) -> None:
     """The router that died had a clock that was ahead."""
     void, again = (
@@ -82,7 +84,7 @@ async def test_the_newest_of_a_key_whose_newest_copy_ended_void_counts_by_anothe
     assert [one.envelope.router for one in found.publications] == ["oregon-router-3"]
 
 
-async def test_a_topic_is_warmed_once_however_many_wait(box: Box) -> None:
+async def test_a_topic_is_warmed_once_however_many_wait(box: BegunBox) -> None:
     await box.store.write(messages(1, 2, 3, 4))
     tasks = await box.waiting(last(2), last(2), last(3), seconds(597))
     box.store.gate.set()
@@ -91,7 +93,7 @@ async def test_a_topic_is_warmed_once_however_many_wait(box: Box) -> None:
     assert box.store.reads == 1
 
 
-async def test_topics_are_warmed_each_for_itself(box: Box) -> None:
+async def test_topics_are_warmed_each_for_itself(box: BegunBox) -> None:
     await box.store.write([message(1), message(2, topic="news.b")])
     assert seqs(await box.from_store(last(2))) == [1]
     assert box.from_memory(last(2, "news.b")) is None
@@ -99,7 +101,7 @@ async def test_topics_are_warmed_each_for_itself(box: Box) -> None:
 
 
 async def test_to_warm_a_topic_is_to_know_its_newest_versions_and_a_second_time_costs_nothing(
-    box: Box,
+    box: BegunBox,
 ) -> None:
     await box.store.write(messages(1, topic="news.latest", key="k"))
     await box.rewinds.try_to_warm("news.latest")
@@ -108,7 +110,9 @@ async def test_to_warm_a_topic_is_to_know_its_newest_versions_and_a_second_time_
     assert box.store.reads == 1
 
 
-async def test_what_arrives_while_a_topic_is_warmed_comes_behind_what_was_there(box: Box) -> None:
+async def test_what_arrives_while_a_topic_is_warmed_comes_behind_what_was_there(
+    box: BegunBox,
+) -> None:
     await box.store.write(messages(1, 2))
     (task,) = await box.waiting(last(3))
     box.comes(message(100))
@@ -119,7 +123,7 @@ async def test_what_arrives_while_a_topic_is_warmed_comes_behind_what_was_there(
 # A crowd.
 
 
-async def test_a_crowd_in_the_same_second_gets_the_very_same(box: Box) -> None:
+async def test_a_crowd_in_the_same_second_gets_the_very_same(box: BegunBox) -> None:
     await box.store.write(messages(1, 2, 3, 4))
     found = await box.from_store(last(2))
     assert box.from_memory(last(2)) is found
@@ -131,7 +135,7 @@ async def test_a_crowd_in_the_same_second_gets_the_very_same(box: Box) -> None:
     assert seqs(later) == [3, 4]
 
 
-async def test_what_arrives_is_in_the_next_answer(box: Box) -> None:
+async def test_what_arrives_is_in_the_next_answer(box: BegunBox) -> None:
     await box.store.write(messages(1, 2, 3, 4))
     found = await box.from_store(last(2))
     box.comes(message(100))
@@ -139,7 +143,7 @@ async def test_what_arrives_is_in_the_next_answer(box: Box) -> None:
     assert seqs(found) == [3, 4]
 
 
-async def test_what_has_expired_is_in_no_answer(box: Box) -> None:
+async def test_what_has_expired_is_in_no_answer(box: BegunBox) -> None:
     ends_ms = int(NOW * 1000) + 500
     await box.store.write([message(1, expires_ms=ends_ms), message(2)])
     assert seqs(await box.from_store(last(3))) == [1, 2]
@@ -148,7 +152,7 @@ async def test_what_has_expired_is_in_no_answer(box: Box) -> None:
 
 
 async def test_a_crowd_that_waits_for_what_is_older_is_read_for_once_and_gets_the_very_same(
-    box: Box,
+    box: BegunBox,
 ) -> None:
     await box.store.write(messages(*range(1, 10)))
     await box.rewinds.try_to_warm(TOPIC)
@@ -162,7 +166,7 @@ async def test_a_crowd_that_waits_for_what_is_older_is_read_for_once_and_gets_th
     assert box.store.reads == 2
 
 
-async def test_who_asks_for_what_is_older_when_it_was_read_has_it_read_anew(box: Box) -> None:
+async def test_who_asks_for_what_is_older_when_it_was_read_has_it_read_anew(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 10)))
     found = await box.from_store(last(5))
     again = await box.from_store(last(5))
@@ -171,7 +175,7 @@ async def test_who_asks_for_what_is_older_when_it_was_read_has_it_read_anew(box:
     assert box.store.reads == 3
 
 
-async def test_of_different_questions_each_has_its_own_answer(box: Box) -> None:
+async def test_of_different_questions_each_has_its_own_answer(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 10)))
     await box.rewinds.try_to_warm(TOPIC)
     verbs = (last(5), last(6), seconds(596))
@@ -183,7 +187,7 @@ async def test_of_different_questions_each_has_its_own_answer(box: Box) -> None:
     ]  # fmt: skip
 
 
-async def test_answers_are_kept_for_a_second_and_only_so_many(box: Box) -> None:
+async def test_answers_are_kept_for_a_second_and_only_so_many(box: BegunBox) -> None:
     await box.rewinds.try_to_warm(TOPIC)
     first = box.from_memory(last(1))
     for count in range(2, 65):
@@ -199,7 +203,7 @@ async def test_answers_are_kept_for_a_second_and_only_so_many(box: Box) -> None:
 # Rewinds.
 
 
-async def test_a_rewind_by_count_that_memory_has_is_not_read(box: Box) -> None:
+async def test_a_rewind_by_count_that_memory_has_is_not_read(box: BegunBox) -> None:
     await box.rewinds.try_to_warm(TOPIC)
     box.comes(*messages(100, 101, 102, 103))
     assert seqs(box.from_memory(last(3))) == [101, 102, 103]
@@ -207,14 +211,14 @@ async def test_a_rewind_by_count_that_memory_has_is_not_read(box: Box) -> None:
     assert box.store.reads == 1
 
 
-async def test_a_rewind_beyond_memory_brings_the_older_ones_from_the_store(box: Box) -> None:
+async def test_a_rewind_beyond_memory_brings_the_older_ones_from_the_store(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 10)))
     await box.rewinds.try_to_warm(TOPIC)
     assert box.from_memory(last(7)) is None
     assert seqs(await box.from_store(last(7))) == [3, 4, 5, 6, 7, 8, 9]
 
 
-async def test_a_rewind_beyond_all_there_is_brings_all_there_is(box: Box) -> None:
+async def test_a_rewind_beyond_all_there_is_brings_all_there_is(box: BegunBox) -> None:
     await box.store.write(messages(1, 2))
     assert seqs(await box.from_store(last(1_000))) == [1, 2]
     # Now it is known that there is no more.
@@ -222,7 +226,7 @@ async def test_a_rewind_beyond_all_there_is_brings_all_there_is(box: Box) -> Non
     assert box.store.reads == 1
 
 
-async def test_what_arrives_while_older_ones_are_read_counts_among_the_last(box: Box) -> None:
+async def test_what_arrives_while_older_ones_are_read_counts_among_the_last(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 10)))
     await box.rewinds.try_to_warm(TOPIC)
     (task,) = await box.waiting(last(5))
@@ -231,7 +235,7 @@ async def test_what_arrives_while_older_ones_are_read_counts_among_the_last(box:
     assert seqs(await task) == [6, 7, 8, 9, 100]
 
 
-async def test_a_rewind_by_seconds_begins_to_the_millisecond(box: Box) -> None:
+async def test_a_rewind_by_seconds_begins_to_the_millisecond(box: BegunBox) -> None:
     began = [message(number, at=number * 1_000 + ms) for number, ms in ((1, 999), (2, 0), (3, 1))]
     await box.store.write(began)
     await box.rewinds.try_to_warm(TOPIC)
@@ -245,7 +249,7 @@ async def test_a_rewind_by_seconds_begins_to_the_millisecond(box: Box) -> None:
 
 
 async def test_those_who_ask_for_the_same_seconds_in_one_second_get_the_very_same(
-    box: Box,
+    box: BegunBox,
 ) -> None:
     await box.store.write(messages(1, 2, 3))
     await box.rewinds.try_to_warm(TOPIC)
@@ -255,7 +259,7 @@ async def test_those_who_ask_for_the_same_seconds_in_one_second_get_the_very_sam
     assert box.from_memory(seconds(599.5), NOW + 1.6) is found
 
 
-async def test_a_rewind_by_seconds_counts_from_when_it_was_asked_for(box: Box) -> None:
+async def test_a_rewind_by_seconds_counts_from_when_it_was_asked_for(box: BegunBox) -> None:
     await box.store.write(messages(1, 2, 3))
     tasks = await box.waiting(seconds(598))
     box.now += 30.0
@@ -265,7 +269,7 @@ async def test_a_rewind_by_seconds_counts_from_when_it_was_asked_for(box: Box) -
 
 
 async def test_a_rewind_by_seconds_beyond_memory_brings_the_older_ones_from_the_store(
-    box: Box,
+    box: BegunBox,
 ) -> None:
     await box.store.write(messages(*range(1, 10)))
     await box.rewinds.try_to_warm(TOPIC)
@@ -276,7 +280,7 @@ async def test_a_rewind_by_seconds_beyond_memory_brings_the_older_ones_from_the_
     assert seqs(box.from_memory(seconds(592))) == [8, 9]
 
 
-async def test_a_rewind_may_begin_before_all_time(box: Box) -> None:
+async def test_a_rewind_may_begin_before_all_time(box: BegunBox) -> None:
     await box.store.write(messages(1, 2))
     assert seqs(await box.from_store(seconds(2 * NOW))) == [1, 2]
 
@@ -285,7 +289,7 @@ async def test_a_rewind_may_begin_before_all_time(box: Box) -> None:
 
 
 async def test_where_a_topic_has_them_who_asks_for_nothing_gets_the_newest_of_each_key(
-    box: Box,
+    box: BegunBox,
 ) -> None:
     there = [message(n, topic="news.latest", key=key) for n, key in enumerate("kllmmm", start=1)]
     await box.store.write(there)
@@ -297,7 +301,7 @@ async def test_where_a_topic_has_them_who_asks_for_nothing_gets_the_newest_of_ea
 
 
 async def test_an_older_version_of_a_key_is_not_its_newest_however_late_it_comes(
-    box: Box,
+    box: BegunBox,
 ) -> None:
     await box.store.write([message(1, topic="news.latest", key="k", version=2)])
     await box.rewinds.try_to_warm("news.latest")
@@ -305,7 +309,7 @@ async def test_an_older_version_of_a_key_is_not_its_newest_however_late_it_comes
     assert seqs(box.from_memory(newest())) == [1]
 
 
-async def test_who_asks_for_a_rewind_gets_that_and_nothing_else(box: Box) -> None:
+async def test_who_asks_for_a_rewind_gets_that_and_nothing_else(box: BegunBox) -> None:
     there = [message(n, topic="news.latest", key=key) for n, key in enumerate("klm", start=1)]
     await box.store.write(there)
     await box.rewinds.try_to_warm("news.latest")
@@ -313,7 +317,7 @@ async def test_who_asks_for_a_rewind_gets_that_and_nothing_else(box: Box) -> Non
     assert seqs(box.from_memory(seconds(598, "news.latest"))) == [2, 3]
 
 
-async def test_without_the_store_the_newest_versions_are_those_that_came(box: Box) -> None:
+async def test_without_the_store_the_newest_versions_are_those_that_came(box: BegunBox) -> None:
     await box.store.write([message(1, topic="news.latest", key="k")])
     box.comes(message(100, topic="news.latest", key="l"))
     box.store.error = StoreError("spoilt")
@@ -323,7 +327,7 @@ async def test_without_the_store_the_newest_versions_are_those_that_came(box: Bo
 # Messages that the feed hasn't brought.
 
 
-async def test_what_the_feed_hasnt_brought_is_in_no_rewind_and_comes_live(box: Box) -> None:
+async def test_what_the_feed_hasnt_brought_is_in_no_rewind_and_comes_live(box: BegunBox) -> None:
     known, other = messages(100, 101)
     box.comes(known)
     await box.store.write([message(1), known, other])
@@ -332,14 +336,14 @@ async def test_what_the_feed_hasnt_brought_is_in_no_rewind_and_comes_live(box: B
     assert seqs(box.from_memory(last(3))) == [1, 100, 101]
 
 
-async def test_what_the_feed_hasnt_brought_is_in_no_rewind_beyond_memory(box: Box) -> None:
+async def test_what_the_feed_hasnt_brought_is_in_no_rewind_beyond_memory(box: BegunBox) -> None:
     made = messages(*range(100, 109))
     box.comes(*made[:8])
     await box.store.write(made)
     assert seqs(await box.from_store(last(7))) == [102, 103, 104, 105, 106, 107]
 
 
-async def test_a_version_that_the_feed_hasnt_brought_is_no_keys_newest(box: Box) -> None:
+async def test_a_version_that_the_feed_hasnt_brought_is_no_keys_newest(box: BegunBox) -> None:
     known, other = (message(n, topic="news.latest", key="k") for n in (100, 101))
     box.comes(known)
     await box.store.write([known, other, message(102, topic="news.latest", key="l")])
@@ -348,12 +352,12 @@ async def test_a_version_that_the_feed_hasnt_brought_is_no_keys_newest(box: Box)
     assert seqs(box.from_memory(newest())) == [101]
 
 
-async def test_what_was_settled_before_the_gateway_began_is_past_and_no_more(box: Box) -> None:
+async def test_what_was_settled_before_the_gateway_began_is_past_and_no_more(box: BegunBox) -> None:
     await box.store.write(messages(LOW - 1, LOW, LOW + 1))
     assert seqs(await box.from_store(last(3))) == [LOW - 1, LOW]
 
 
-async def test_of_what_was_given_from_the_store_no_copy_is_published(box: Box) -> None:
+async def test_of_what_was_given_from_the_store_no_copy_is_published(box: BegunBox) -> None:
     def copy(number: int) -> Envelope:
         return message(number, origin="dublin", router="dublin-router-1")
 
@@ -367,7 +371,7 @@ async def test_of_what_was_given_from_the_store_no_copy_is_published(box: Box) -
 # Without the store.
 
 
-async def test_while_the_store_is_away_who_asks_gets_what_is_remembered(box: Box) -> None:
+async def test_while_the_store_is_away_who_asks_gets_what_is_remembered(box: BegunBox) -> None:
     await box.store.write(messages(1, 2))
     box.comes(message(100))
     box.store.error = StoreUnavailable("away")
@@ -378,7 +382,7 @@ async def test_while_the_store_is_away_who_asks_gets_what_is_remembered(box: Box
     assert box.from_memory(last(3)) is None
 
 
-async def test_a_topic_that_couldnt_be_read_is_warmed_by_who_asks_next(box: Box) -> None:
+async def test_a_topic_that_couldnt_be_read_is_warmed_by_who_asks_next(box: BegunBox) -> None:
     await box.store.write(messages(1, 2))
     box.store.error = StoreError("spoilt")
     assert seqs(await box.from_store(last(3))) == []
@@ -386,14 +390,16 @@ async def test_a_topic_that_couldnt_be_read_is_warmed_by_who_asks_next(box: Box)
     assert seqs(await box.from_store(last(3))) == [1, 2]
 
 
-async def test_if_only_what_is_older_cant_be_read_the_rest_is_given(box: Box) -> None:
+async def test_if_only_what_is_older_cant_be_read_the_rest_is_given(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 10)))
     await box.rewinds.try_to_warm(TOPIC)
     box.store.error = StoreUnavailable("away")
     assert seqs(await box.from_store(last(7))) == [7, 8, 9]
 
 
-async def test_a_store_that_is_away_is_everybodys_failure_and_all_are_answered(box: Box) -> None:
+async def test_a_store_that_is_away_is_everybodys_failure_and_all_are_answered(
+    box: BegunBox,
+) -> None:
     box.comes(message(100))
     tasks = await box.waiting(last(2), last(2), seconds(550))
     box.store.error = StoreError("spoilt")
@@ -402,7 +408,7 @@ async def test_a_store_that_is_away_is_everybodys_failure_and_all_are_answered(b
     assert box.store.reads == 1
 
 
-async def test_that_a_topic_cant_be_warmed_is_counted_and_no_error(box: Box) -> None:
+async def test_that_a_topic_cant_be_warmed_is_counted_and_no_error(box: BegunBox) -> None:
     box.store.error = StoreError("spoilt")
     before = failures()
     await box.rewinds.try_to_warm(TOPIC)
@@ -410,7 +416,7 @@ async def test_that_a_topic_cant_be_warmed_is_counted_and_no_error(box: Box) -> 
 
 
 async def test_who_leaves_while_the_store_is_asked_takes_nothing_from_the_others(
-    box: Box,
+    box: BegunBox,
 ) -> None:
     await box.store.write(messages(*range(1, 10)))
     await box.rewinds.try_to_warm(TOPIC)
@@ -421,7 +427,7 @@ async def test_who_leaves_while_the_store_is_asked_takes_nothing_from_the_others
     assert box.store.reads == 2
 
 
-async def test_what_memory_forgets_before_the_answer_is_made_is_in_it(box: Box) -> None:
+async def test_what_memory_forgets_before_the_answer_is_made_is_in_it(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 10)))
     await box.rewinds.try_to_warm(TOPIC)
     (task,) = await box.waiting(last(7))
@@ -431,7 +437,7 @@ async def test_what_memory_forgets_before_the_answer_is_made_is_in_it(box: Box) 
     assert seqs(await task) == [4, 5, 6, 7, 8, 9, 100]
 
 
-async def test_what_comes_and_is_forgotten_while_older_ones_are_read(box: Box) -> None:
+async def test_what_comes_and_is_forgotten_while_older_ones_are_read(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 10)))
     await box.rewinds.try_to_warm(TOPIC)
     (task,) = await box.waiting(last(7))
@@ -440,7 +446,7 @@ async def test_what_comes_and_is_forgotten_while_older_ones_are_read(box: Box) -
     assert seqs(await task) == [7, 8, 9, 100, 101, 102, 103]
 
 
-async def test_who_asks_when_a_read_has_just_ended_has_the_store_read_again(box: Box) -> None:
+async def test_who_asks_when_a_read_has_just_ended_has_the_store_read_again(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 21)))
     await box.rewinds.try_to_warm(TOPIC)
     (first,) = await box.waiting(last(10))
@@ -454,7 +460,7 @@ async def test_who_asks_when_a_read_has_just_ended_has_the_store_read_again(box:
 
 
 async def test_a_topic_that_has_just_been_warmed_is_not_forgotten_for_want_of_room() -> None:
-    box = Box(HubLimits(memory_bytes=1))
+    box = BegunBox(HubLimits(memory_bytes=1))
     await box.store.write(messages(1, 2, 3))
     await box.rewinds.try_to_warm(TOPIC)
     assert box.hub.memory(TOPIC).warm

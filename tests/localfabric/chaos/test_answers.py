@@ -1,14 +1,14 @@
-from localfabric.chaos.answers import Answer, told_wrongly
+from localfabric.chaos.answers import ResumeAnswer, promised_wrongly
 
 # A message with a receipt at 5.0; its reader reconnected and asked at 10.0.
 RECEIPTED = 5.0
 HERE, ELSEWHERE = "ws://here/", "ws://elsewhere/"
-TRUE = Answer(asked=10.0, at=10.1, recovered=True, url=HERE)
+TRUE = ResumeAnswer(asked=10.0, at=10.1, recovered=True, url=HERE)
 
 
-def _wrongly(*answers: Answer, arrived: float | None, given: float = 6.0) -> bool:
+def _wrongly(*answers: ResumeAnswer, arrived: float | None, given: float = 6.0) -> bool:
     times = {HERE: given, ELSEWHERE: 5.5}
-    return told_wrongly(answers, receipted=RECEIPTED, given=times, arrived=arrived)
+    return promised_wrongly(answers, receipted=RECEIPTED, given=times, arrived=arrived)
 
 
 def test_who_was_told_that_nothing_is_missing_and_never_had_the_message_was_told_wrongly() -> None:
@@ -21,17 +21,17 @@ def test_who_had_it_before_or_gets_it_after_the_answer_was_told_the_truth() -> N
 
 
 def test_nothing_was_said_of_what_had_no_receipt_when_the_reader_asked() -> None:
-    assert not told_wrongly([TRUE], receipted=10.0, given={}, arrived=None)
+    assert not promised_wrongly([TRUE], receipted=10.0, given={}, arrived=None)
 
 
 def test_who_was_told_that_something_may_be_missing_was_told_the_truth() -> None:
-    assert not _wrongly(Answer(asked=10.0, at=10.1, recovered=False), arrived=None)
+    assert not _wrongly(ResumeAnswer(asked=10.0, at=10.1, recovered=False), arrived=None)
 
 
 def test_a_connection_that_was_soon_cut_off_promised_nothing_if_a_later_one_brings_it() -> None:
-    short = Answer(asked=10.0, at=10.1, recovered=True, until=12.0)
-    again = Answer(asked=20.0, at=20.1, recovered=True)
-    gap = Answer(asked=20.0, at=20.1, recovered=False)
+    short = ResumeAnswer(asked=10.0, at=10.1, recovered=True, until=12.0)
+    again = ResumeAnswer(asked=20.0, at=20.1, recovered=True)
+    gap = ResumeAnswer(asked=20.0, at=20.1, recovered=False)
     assert not _wrongly(short, again, arrived=21.0)
     assert not _wrongly(short, gap, arrived=21.0)
     assert not _wrongly(short, gap, arrived=None)
@@ -39,14 +39,14 @@ def test_a_connection_that_was_soon_cut_off_promised_nothing_if_a_later_one_brin
 
 
 def test_what_comes_by_a_later_connection_alone_wasnt_brought_by_one_that_lasted() -> None:
-    long = Answer(asked=10.0, at=10.1, recovered=True, until=41.0, url=HERE)
-    gap = Answer(asked=50.0, at=50.1, recovered=False)
+    long = ResumeAnswer(asked=10.0, at=10.1, recovered=True, until=41.0, url=HERE)
+    gap = ResumeAnswer(asked=50.0, at=50.1, recovered=False)
     assert _wrongly(long, gap, arrived=51.0)
 
 
 def test_what_that_gateway_had_given_to_nobody_yet_was_to_come_later() -> None:
-    long = Answer(asked=10.0, at=10.1, recovered=True, until=41.0, url=HERE)
-    gap = Answer(asked=50.0, at=50.1, recovered=False)
+    long = ResumeAnswer(asked=10.0, at=10.1, recovered=True, until=41.0, url=HERE)
+    gap = ResumeAnswer(asked=50.0, at=50.1, recovered=False)
     assert not _wrongly(long, gap, arrived=51.0, given=10.0)
     # But it must arrive before the end.
     assert _wrongly(long, arrived=None, given=10.0)

@@ -4,11 +4,11 @@ from hypothesis import strategies as st
 
 from localfabric.chaos.delivery_record import (
     Arrival,
-    Connection,
-    Delays,
+    DeliveryDelays,
     DeliveryRecord,
-    Message,
     ReaderProfile,
+    RecordedConnection,
+    RecordedMessage,
     Sort,
 )
 from newsfabric.topics import TopicClass
@@ -23,8 +23,8 @@ def _record() -> DeliveryRecord:
 
 def _send(
     record: DeliveryRecord, n: int, *, klass: TopicClass = "silver", receipted: float | None = 1.1
-) -> Message:
-    message = Message(
+) -> RecordedMessage:
+    message = RecordedMessage(
         n=n, topic="news.world", klass=klass, region="oregon", sent=1.0, receipted=receipted
     )
     record.sent(message)
@@ -139,7 +139,7 @@ def test_it_isnt_over_before_a_device_was_told_of_what_it_dismissed() -> None:
     record.dismissed(0)
     assert not record.settled()
     assert (record.account().dismissed, record.account().unheard) == (1, 1)
-    record.dismissal_heard(0)
+    record.dismissal_seen(0)
     assert record.settled()
     assert (record.account().dismissed, record.account().unheard) == (1, 0)
 
@@ -167,7 +167,7 @@ def test_delays_count_from_the_first_try() -> None:
 
 def test_where_a_reader_was_connected_meanwhile() -> None:
     record = _record()
-    first, second, third = (Connection(n, 10.0 * n, f"ws://{n}") for n in (1, 2, 3))
+    first, second, third = (RecordedConnection(n, 10.0 * n, f"ws://{n}") for n in (1, 2, 3))
     for connection in (first, second, third):
         record.connected("ann", connection)
     assert record.connections("ann", since=15.0, until=25.0) == [first, second]
@@ -176,7 +176,7 @@ def test_where_a_reader_was_connected_meanwhile() -> None:
 
 @given(st.lists(st.floats(0, 100), min_size=1))
 def test_quantiles_are_samples_and_in_order(samples: list[float]) -> None:
-    delays = Delays.of(samples)
+    delays = DeliveryDelays.of(samples)
     assert delays is not None
     assert {delays.p50, delays.p99, delays.worst} <= set(samples)
     assert delays.p50 <= delays.p99 <= delays.worst == max(samples)
@@ -206,6 +206,6 @@ def test_lost_paid_and_owed_always_add_up(
 
 
 def test_no_samples_have_no_delays() -> None:
-    assert Delays.of([]) is None
+    assert DeliveryDelays.of([]) is None
     with pytest.raises(KeyError):
         _record().account().delays["gold"]

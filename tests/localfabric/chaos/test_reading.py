@@ -1,6 +1,6 @@
 from collections import Counter
 
-from localfabric.chaos.delivery_record import DeliveryRecord, Gap, Message
+from localfabric.chaos.delivery_record import DeliveryRecord, Gap, RecordedMessage
 from localfabric.chaos.reading import make_plans, read_line
 
 TOPICS = [f"news.chaos-{n}" for n in range(8)]
@@ -38,7 +38,9 @@ def test_who_is_absent_leaves_early_and_asks_for_the_whole_run_where_it_cant_go_
 def test_who_was_told_that_nothing_is_missing_and_then_misses_something_was_told_wrongly() -> None:
     record = DeliveryRecord(plan.reader() for plan in PLANS)
     name, topic = PLANS[0].name, PLANS[0].topics[0]
-    record.sent(Message(n=7, topic=topic, klass="gold", region="oregon", sent=2.0, receipted=3.0))
+    record.sent(
+        RecordedMessage(n=7, topic=topic, klass="gold", region="oregon", sent=2.0, receipted=3.0)
+    )
     for line in (
         f"995.0000\tended\t{name}\t1\n",
         f"1000.5000\trecovered\t{name}\t2\t{topic}\t1000.0000\n",
@@ -55,7 +57,9 @@ def test_what_the_history_had_is_had_but_no_gateway_has_given_it() -> None:
     record = DeliveryRecord(plan.reader() for plan in PLANS)
     topic = PLANS[0].topics[0]
     first, second = (plan.name for plan in [p for p in PLANS if topic in p.topics][:2])
-    record.sent(Message(n=7, topic=topic, klass="gold", region="oregon", sent=2.0, receipted=3.0))
+    record.sent(
+        RecordedMessage(n=7, topic=topic, klass="gold", region="oregon", sent=2.0, receipted=3.0)
+    )
     for line in (
         f"992.0000\tconnected\t{first}\t1\tws://a/\n",
         f"993.0000\tgap\t{first}\t1\t{topic}\tstore\n",
@@ -77,7 +81,7 @@ def test_a_gap_is_entered_with_its_reason_and_when_it_was_told() -> None:
     record = DeliveryRecord(plan.reader() for plan in PLANS)
     name = PLANS[0].name
     read_line(f"1000.5000\tgap\t{name}\t3\tnews.chaos-1\tstore\n", record, 990.0)
-    assert record.told_gaps == [Gap(name, 3, "news.chaos-1", 10.5, "store")]
+    assert record.reported_gaps == [Gap(name, 3, "news.chaos-1", 10.5, "store")]
     assert record.account().gaps == 1
 
 

@@ -5,14 +5,14 @@ import pytest
 
 from localfabric.chaos.delivery_record import (
     Arrival,
-    Connection,
     DeliveryRecord,
     Gap,
-    Message,
     ReaderProfile,
+    RecordedConnection,
+    RecordedMessage,
 )
 from localfabric.chaos.report import broken, write_report
-from localfabric.chaos.run import ChaosOptions, Done, Outcome
+from localfabric.chaos.run import ChaosOptions, ChaosOutcome, InjectedFault
 from localfabric.chaos.schedule import Fault
 
 ANN = ReaderProfile(name="ann", habit="staying", topics=frozenset({"news.world"}))
@@ -21,36 +21,36 @@ TRACE = "time  ms\n12:00 +7  stored"
 
 
 @pytest.fixture
-def outcome() -> Outcome:
+def outcome() -> ChaosOutcome:
     """Return a run in which ann lost message 1, after a gateway was killed."""
     record = DeliveryRecord([ANN, BOB])
     for n in (0, 1):
         record.sent(
-            Message(
+            RecordedMessage(
                 n=n, topic="news.world", klass="gold", region="oregon", sent=5.0, receipted=5.1,
                 id=f"id-{n}", router="oregon-router-1",
             )
         )  # fmt: skip
-    record.connected("ann", Connection(1, 1.0, "ws://one/"))
-    record.connected("ann", Connection(2, 5.5, "ws://two/"))
+    record.connected("ann", RecordedConnection(1, 1.0, "ws://one/"))
+    record.connected("ann", RecordedConnection(2, 5.5, "ws://two/"))
     for reader, n in (("ann", 0), ("bob", 0), ("bob", 1)):
         record.arrived(Arrival(reader, 1, n, 5.2, "new"))
     record.gap(Gap("ann", 2, "news.world", 6.0, "store"))
     fault = Fault(at=4.0, lasts=2.0, verb="kill", kind="gateway", name="oregon-retail-1-gateway")
-    return Outcome(
+    return ChaosOutcome(
         run="abc",
         started_at=0.0,
         options=ChaosOptions(minutes=1.0, seed=1, rate=2.0, readers=2),
         seconds=60.0,
         record=record,
-        faults=(Done(fault=fault, began=4.0, healed=6.0),),
+        faults=(InjectedFault(fault=fault, began=4.0, healed=6.0),),
         settled_after=None,
         faulty=(),
         traces={1: TRACE},
     )
 
 
-def test_a_broken_promise_is_told_with_its_message_and_the_trace(outcome: Outcome) -> None:
+def test_a_broken_promise_is_told_with_its_message_and_the_trace(outcome: ChaosOutcome) -> None:
     (text,) = broken(outcome, outcome.record.account())
     first, *rest = text.splitlines()
     assert "lost: gold message abc-1 on news.world" in first
@@ -60,7 +60,7 @@ def test_a_broken_promise_is_told_with_its_message_and_the_trace(outcome: Outcom
 
 
 def test_the_report_has_the_traces_and_why_readers_were_told_of_gaps(
-    outcome: Outcome, tmp_path: Path
+    outcome: ChaosOutcome, tmp_path: Path
 ) -> None:
     account = write_report(outcome, tmp_path)
     assert not account.kept
@@ -76,10 +76,10 @@ def test_the_report_has_the_traces_and_why_readers_were_told_of_gaps(
 
 
 def test_who_was_told_wrongly_is_told_of_and_breaks_the_promise(
-    outcome: Outcome, tmp_path: Path
+    outcome: ChaosOutcome, tmp_path: Path
 ) -> None:
     # The gateway that ann asked had given the message to bob.
-    outcome.record.connected("bob", Connection(1, 1.0, "ws://two/"))
+    outcome.record.connected("bob", RecordedConnection(1, 1.0, "ws://two/"))
     outcome.record.recovered("ann", "news.world", asked=5.6, at=5.7)
     account = write_report(outcome, tmp_path)
     assert [(w.what, w.n, w.readers) for w in account.wrong] == [
@@ -98,7 +98,7 @@ def test_who_was_told_wrongly_is_told_of_and_breaks_the_promise(
 
 
 def test_a_message_is_overdue_when_its_receipt_is_old_and_somebody_lacks_it(
-    outcome: Outcome,
+    outcome: ChaosOutcome,
 ) -> None:
     assert [m.n for m in outcome.record.overdue(at=65.2, after=60.0)] == [1]
     assert [m.n for m in outcome.record.overdue(at=65.0, after=60.0)] == []
@@ -108,7 +108,9 @@ def test_what_an_absent_reader_alone_lacks_isnt_overdue() -> None:
     away = ReaderProfile(name="eve", habit="absent", topics=ANN.topics, goes_away=True)
     record = DeliveryRecord([ANN, away])
     record.sent(
-        Message(n=0, topic="news.world", klass="gold", region="oregon", sent=5.0, receipted=5.1)
+        RecordedMessage(
+            n=0, topic="news.world", klass="gold", region="oregon", sent=5.0, receipted=5.1
+        )
     )
     record.arrived(Arrival("ann", 1, 0, 5.2, "new"))
     assert [m.n for m, _ in record.missing()] == [0]

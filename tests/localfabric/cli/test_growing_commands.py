@@ -54,7 +54,7 @@ def test_the_last_box_is_drained_for_who_says_so(drained: list[tuple[str, ...]])
     refused = drain("dublin-retail-1")
     assert (refused.exit_code, refused.output) == (
         1,
-        "error: dublin will have no box, so nobody can connect there: say --last if that is "
+        "error: dublin will have no box, so nobody can connect there: use --last if that is "
         "meant\n",
     )
     assert drained == []

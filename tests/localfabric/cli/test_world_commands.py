@@ -85,7 +85,7 @@ def test_a_folder_of_somebody_else_is_not_taken(state: Path, rabbitmq_home: Rabb
 def test_a_missing_topics_file_is_named(state: Path, tmp_path: Path) -> None:
     missing = tmp_path / "none.toml"
     result = run("up", "--state", str(state), "--topics", str(missing))
-    assert result.stderr == f"error: there is no {missing}: say where it is with --topics\n"
+    assert result.stderr == f"error: there is no {missing}: name it with --topics\n"
 
 
 def test_feeds_come_from_here_then_from_the_wheel_then_from_the_checkout(

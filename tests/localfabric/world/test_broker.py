@@ -10,7 +10,7 @@ import pytest
 from localfabric.nodes.rabbitmq import LocalNode
 from localfabric.world.broker import (
     REFUSED,
-    Broker,
+    WorldBroker,
     advanced,
     answers,
     configuration,
@@ -27,7 +27,7 @@ HOME = RabbitmqHome(
 )
 
 
-def broker(**fields: object) -> Broker:
+def broker(**fields: object) -> WorldBroker:
     defaults = {
         "name": "oregon-core-1",
         "folder": Path("/w/brokers/oregon-core-1"),
@@ -36,7 +36,7 @@ def broker(**fields: object) -> Broker:
         "distribution_port": 3,
         "epmd_port": 4,
     }
-    return Broker(**{**defaults, **fields})  # type: ignore[arg-type]
+    return WorldBroker(**{**defaults, **fields})  # type: ignore[arg-type]
 
 
 def test_all_its_listeners_are_on_loopback() -> None:

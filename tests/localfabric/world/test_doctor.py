@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from localfabric.cli.doctor_command import doctor
 from localfabric.nodes.ports import free_ports
 from localfabric.world import doctor as examining
-from localfabric.world.doctor import Finding, Level, worst
+from localfabric.world.doctor import DoctorLine, Level, worst
 from localfabric.world.memory_left import MemoryLeft
 
 GIB = 1 << 30
@@ -56,8 +56,8 @@ TAKEN = "port 18000 (a broker) is taken: stop what uses it"
         (examining.clock(2026, 0), "ok", "set by a time service"),
         (examining.clock(2027, 4), "ok", "set by a time service"),
         (examining.clock(2026, 5), "warning", "nothing sets it"),
-        (examining.clock(2025, 0), "error", "it says 2025"),
-        (examining.clock(2025, 5), "error", "it says 2025"),
+        (examining.clock(2025, 0), "error", "its year is 2025"),
+        (examining.clock(2025, 5), "error", "its year is 2025"),
         (examining.disk(3 * GIB, ".", True), "ok", "3.0 GiB free at ."),
         (examining.disk(GIB, ".", True), "warning", "1.0 GiB free at ."),
         (examining.disk(1 << 20, ".", True), "error", "0.0 GiB free at ."),
@@ -65,7 +65,7 @@ TAKEN = "port 18000 (a broker) is taken: stop what uses it"
     ],
 )
 def test_each_thing_is_judged_and_what_is_not_well_says_what_to_do(
-    finding: Finding, level: Level, says: str
+    finding: DoctorLine, level: Level, says: str
 ) -> None:
     assert (finding.level, finding.says[: len(says)]) == (level, says)
     assert bool(finding.do) == (level != "ok")
@@ -91,10 +91,10 @@ def test_what_an_earlier_world_has_left_is_told_from_one_that_runs(
 
 
 def test_the_worst_of_all_counts() -> None:
-    found = [Finding("a", "ok", ""), Finding("b", "warning", "")]
+    found = [DoctorLine("a", "ok", ""), DoctorLine("b", "warning", "")]
     assert worst(found[:1]) == "ok"
     assert worst(found) == "warning"
-    assert worst([*found, Finding("c", "error", ""), *found]) == "error"
+    assert worst([*found, DoctorLine("c", "error", ""), *found]) == "error"
 
 
 @pytest.mark.sockets

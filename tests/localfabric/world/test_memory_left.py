@@ -14,7 +14,7 @@ MACHINE: Final = 8192 * MIB
 UNLIMITED: Final = "9223372036854771712"
 
 
-class Machine:
+class MachineMemory:
     """A machine with 8 GiB left: its ``/proc``, and trees of control groups."""
 
     def __init__(self, folder: Path) -> None:
@@ -62,17 +62,17 @@ def group(path: Path, version: int, limit: str | int, used: int, cache: int = 0)
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
+def machine(tmp_path: Path) -> MachineMemory:
+    return MachineMemory(tmp_path)
 
 
-def test_without_control_groups_it_is_the_machines(machine: Machine) -> None:
+def test_without_control_groups_it_is_the_machines(machine: MachineMemory) -> None:
     assert machine.left() == MemoryLeft(MACHINE)
 
 
 @pytest.mark.parametrize(("version", "unlimited"), [(1, UNLIMITED), (2, "max")])
 def test_a_group_without_a_limit_bounds_nothing(
-    machine: Machine, version: int, unlimited: str
+    machine: MachineMemory, version: int, unlimited: str
 ) -> None:
     group(machine.tree(version, "/a") / "a", version, unlimited, 5 * MIB)
     assert machine.left() == MemoryLeft(MACHINE)
@@ -80,7 +80,7 @@ def test_a_group_without_a_limit_bounds_nothing(
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_limit_counts_less_what_is_used_and_cannot_be_forgotten(
-    machine: Machine, version: int
+    machine: MachineMemory, version: int
 ) -> None:
     own = group(machine.tree(version, "/a") / "a", version, 500 * MIB, 400 * MIB, 150 * MIB)
     assert machine.left() == MemoryLeft(250 * MIB, str(own))
@@ -88,14 +88,14 @@ def test_a_limit_counts_less_what_is_used_and_cannot_be_forgotten(
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_limit_above_what_the_machine_has_left_counts_for_nothing(
-    machine: Machine, version: int
+    machine: MachineMemory, version: int
 ) -> None:
     group(machine.tree(version, "/a") / "a", version, MACHINE + 2 * MIB, MIB)
     assert machine.left() == MemoryLeft(MACHINE)
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_an_outer_group_bounds_those_in_it(machine: Machine, version: int) -> None:
+def test_an_outer_group_bounds_those_in_it(machine: MachineMemory, version: int) -> None:
     tree = machine.tree(version, "/a/b/c")
     outer = group(tree / "a", version, 300 * MIB, 100 * MIB)
     group(tree / "a/b", version, 900 * MIB, 90 * MIB)
@@ -103,7 +103,7 @@ def test_an_outer_group_bounds_those_in_it(machine: Machine, version: int) -> No
     assert machine.left() == MemoryLeft(200 * MIB, str(outer))
 
 
-def test_the_smaller_of_both_versions_counts(machine: Machine) -> None:
+def test_the_smaller_of_both_versions_counts(machine: MachineMemory) -> None:
     first = group(machine.tree(1, "/a") / "a", 1, 300 * MIB, 0)
     second = group(machine.tree(2, "/b") / "b", 2, 200 * MIB, 0)
     assert machine.left() == MemoryLeft(200 * MIB, str(second))
@@ -111,25 +111,25 @@ def test_the_smaller_of_both_versions_counts(machine: Machine) -> None:
     assert machine.left() == MemoryLeft(100 * MIB, str(first))
 
 
-def test_a_container_that_sees_its_own_group_alone_has_its_limit(machine: Machine) -> None:
+def test_a_container_that_sees_its_own_group_alone_has_its_limit(machine: MachineMemory) -> None:
     tree = machine.tree(1, "/docker/1f0c", root="/docker/1f0c")
     group(tree, 1, 200 * MIB, 50 * MIB)
     assert machine.left() == MemoryLeft(150 * MIB, str(tree))
 
 
-def test_a_group_outside_of_what_is_mounted_leaves_what_is(machine: Machine) -> None:
+def test_a_group_outside_of_what_is_mounted_leaves_what_is(machine: MachineMemory) -> None:
     tree = machine.tree(2, "/../elsewhere", root="/docker")
     group(tree, 2, 200 * MIB, 50 * MIB)
     assert machine.left() == MemoryLeft(150 * MIB, str(tree))
 
 
-def test_what_is_used_beyond_the_limit_leaves_nothing(machine: Machine) -> None:
+def test_what_is_used_beyond_the_limit_leaves_nothing(machine: MachineMemory) -> None:
     own = group(machine.tree(2, "/a") / "a", 2, 100 * MIB, 101 * MIB)
     assert machine.left() == MemoryLeft(0, str(own))
 
 
 @pytest.mark.parametrize("text", ["", "many", "-"])
-def test_a_limit_that_cannot_be_read_is_none(machine: Machine, text: str) -> None:
+def test_a_limit_that_cannot_be_read_is_none(machine: MachineMemory, text: str) -> None:
     group(machine.tree(2, "/a") / "a", 2, text, 0)
     assert machine.left() == MemoryLeft(MACHINE)
 

@@ -28,7 +28,7 @@ HAS_A_CHILD = (
 )
 
 
-class World:
+class MarkedProcesses:
     """Processes that are marked with a folder of their own."""
 
     def __init__(self, folder: Path) -> None:
@@ -49,15 +49,15 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path)
+def world(tmp_path: Path) -> Iterator[MarkedProcesses]:
+    world = MarkedProcesses(tmp_path)
     yield world
     kill(marked(tmp_path))
     for child in world.children:
         child.wait()
 
 
-def test_a_process_is_found_by_its_mark_and_so_are_its_children(world: World) -> None:
+def test_a_process_is_found_by_its_mark_and_so_are_its_children(world: MarkedProcesses) -> None:
     parent = world.start(HAS_A_CHILD, ups=2)
     found = marked(world.folder)
     assert parent in found
@@ -65,35 +65,35 @@ def test_a_process_is_found_by_its_mark_and_so_are_its_children(world: World) ->
     assert marked(world.folder / "another") == []
 
 
-def test_a_child_whose_parent_was_killed_is_still_found(world: World) -> None:
+def test_a_child_whose_parent_was_killed_is_still_found(world: MarkedProcesses) -> None:
     parent = world.start(HAS_A_CHILD, ups=2)
     kill([parent])
     (orphan,) = marked(world.folder)
     assert OBEYS[:20] in command_of(orphan)
 
 
-def test_a_process_in_a_session_of_its_own_hears_no_ctrl_c_of_ours(world: World) -> None:
+def test_a_process_in_a_session_of_its_own_hears_no_ctrl_c_of_ours(world: MarkedProcesses) -> None:
     process = world.start(OBEYS)
     assert os.getsid(process.pid) == process.pid
 
 
-def test_its_log_is_readable_by_its_owner_alone(world: World) -> None:
+def test_its_log_is_readable_by_its_owner_alone(world: MarkedProcesses) -> None:
     world.start("open('made', 'w'); " + OBEYS)
     assert (world.folder / "0.log").stat().st_mode & 0o777 == 0o600
     assert (world.folder / "made").stat().st_mode & 0o777 == 0o600
 
 
-def test_who_obeys_sigterm_is_not_killed(world: World) -> None:
+def test_who_obeys_sigterm_is_not_killed(world: MarkedProcesses) -> None:
     end([world.start(OBEYS)], grace=10.0)
     assert world.children[0].wait() == -signal.SIGTERM
 
 
-def test_who_ignores_sigterm_is_killed_after_the_grace(world: World) -> None:
+def test_who_ignores_sigterm_is_killed_after_the_grace(world: MarkedProcesses) -> None:
     end([world.start(IGNORES)], grace=0.05)
     assert world.children[0].wait() == -signal.SIGKILL
 
 
-def test_a_dead_process_is_not_alive_and_a_zombie_is_dead(world: World) -> None:
+def test_a_dead_process_is_not_alive_and_a_zombie_is_dead(world: MarkedProcesses) -> None:
     process = world.start(OBEYS)
     assert process.alive
     os.kill(process.pid, signal.SIGKILL)
@@ -103,7 +103,9 @@ def test_a_dead_process_is_not_alive_and_a_zombie_is_dead(world: World) -> None:
     assert not process.alive
 
 
-def test_a_pid_with_another_start_time_is_somebody_else_and_not_signalled(world: World) -> None:
+def test_a_pid_with_another_start_time_is_somebody_else_and_not_signalled(
+    world: MarkedProcesses,
+) -> None:
     process = world.start(OBEYS)
     end([ProcessId(process.pid, process.started - 1)], grace=0.05)
     assert process.alive

@@ -11,9 +11,9 @@ import pytest
 from localfabric.world.layout import lay_out
 from localfabric.world.options import WorldOptions
 from localfabric.world.processes import kill, marked
-from localfabric.world.programs import Program
+from localfabric.world.programs import ServiceProgram
 from localfabric.world.running import Running
-from localfabric.world.state import Notes, engine_said, make_folder
+from localfabric.world.state import Notes, engine_variables, make_folder
 
 OPTIONS = WorldOptions(regions=("oregon",))
 TELLS = "import json, os; print(json.dumps(dict(os.environ)), flush=True)"
@@ -23,7 +23,7 @@ def told(state: Path, notes: Notes) -> dict[str, str]:
     """Return the environment of a service that is started in the world of ``notes``."""
     layout = lay_out(OPTIONS, state)
     running = Running(layout, notes, {})
-    running.start_program(Program(name="tells", command=(sys.executable, "-c", TELLS)))
+    running.start_program(ServiceProgram(name="tells", command=(sys.executable, "-c", TELLS)))
     try:
         running._children["tells"].wait(timeout=60)
     finally:
@@ -37,14 +37,14 @@ def test_what_is_healed_keeps_the_engine_that_the_world_was_started_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started_with = {"NEWSFABRIC_GATEWAY_ENGINE": "tornado", "NEWSFABRIC_LOG_FORMAT": "json"}
-    notes = Notes(options=OPTIONS, processes={}, ready=True, engine=engine_said(started_with))
+    notes = Notes(options=OPTIONS, processes={}, ready=True, engine=engine_variables(started_with))
     make_folder(tmp_path / "world", notes)
     # The environment of the process that heals it.
     monkeypatch.setenv("NEWSFABRIC_GATEWAY_ENGINE", "native")
     monkeypatch.setenv("NEWSFABRIC_DATAPLANE", "/elsewhere")
     monkeypatch.setenv("NEWSFABRIC_LOG_FORMAT", "text")
     found = told(tmp_path / "world", notes)
-    assert engine_said(found) == {
+    assert engine_variables(found) == {
         "NEWSFABRIC_GATEWAY_ENGINE": "tornado",
         "NEWSFABRIC_DATAPLANE": "/elsewhere",
     }

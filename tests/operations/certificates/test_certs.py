@@ -58,13 +58,13 @@ def test_a_certificate_says_for_whom_and_for_what_it_is():
     authority = make_authority("ours", now=NOW, lifetime=YEARS)
     names = [HOST, "10.0.1.5", "2001:db8::1"]
     made = make_certificate(authority, names, ["server"], now=NOW, lifetime=90 * DAY)
-    says = describe(x509.load_pem_x509_certificate(made.certificate))
+    described = describe(x509.load_pem_x509_certificate(made.certificate))
     by = describe(x509.load_pem_x509_certificate(authority.certificate))
-    assert says.subject == HOST
-    assert says.names == tuple(names)
-    assert says.roles == ("server",)
-    assert (says.by, says.authority, by.authority) == (by.key, False, True)
-    assert says.ends == NOW + 90 * DAY
+    assert described.subject == HOST
+    assert described.names == tuple(names)
+    assert described.roles == ("server",)
+    assert (described.by, described.authority, by.authority) == (by.key, False, True)
+    assert described.ends == NOW + 90 * DAY
     assert b"PRIVATE" not in repr(made).encode()
 
 
@@ -88,7 +88,10 @@ def test_what_ends_soon_is_made_anew_for_as_long_as_it_was(folder, tmp_path):
         "it expires in 30 days"
     ]
     (_, host) = folder.show(now=at, before=30 * DAY)
-    assert (host.says.begins, host.says.ends) == (at - datetime.timedelta(minutes=5), at + 90 * DAY)
+    assert (host.described.begins, host.described.ends) == (
+        at - datetime.timedelta(minutes=5),
+        at + 90 * DAY,
+    )
     assert wrong(tmp_path / "issued" / HOST / "cert.pem", at, authorities=tmp_path / "ca.pem") == ()
 
 

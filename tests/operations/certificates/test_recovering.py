@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from newsfabric.errors import ConfigError
-from operations.certificates.making import Pair, Role, make_authority, make_certificate
+from operations.certificates.making import CertificatePair, Role, make_authority, make_certificate
 from operations.certificates.recovering import Believed, believed, shown
 
 NOW: Final = datetime.datetime(2026, 7, 1, tzinfo=datetime.UTC)
@@ -20,11 +20,13 @@ CORE, STORE, USER = "oregon-core-1", "oregon-store-1", "router.oregon"
 OURS: Final = make_authority("ours", now=NOW, lifetime=3650 * DAY)
 
 
-def pair(*names: str, roles: Sequence[Role] = ("server",), by: Pair = OURS, days: int = 90) -> Pair:
+def pair(
+    *names: str, roles: Sequence[Role] = ("server",), by: CertificatePair = OURS, days: int = 90
+) -> CertificatePair:
     return make_certificate(by, names, roles, now=NOW, lifetime=days * DAY)
 
 
-def host(name: str, trusts: Pair = OURS, **shows: Pair) -> dict[str, Any]:
+def host(name: str, trusts: CertificatePair = OURS, **shows: CertificatePair) -> dict[str, Any]:
     """Return the playbook's output about a core node, or about a store node."""
     store = "store" in name
     return {
@@ -91,11 +93,14 @@ STOLEN: Final = {
         "no trusted authority stands behind it",
     ),
     "another's key": (
-        {CORE: Pair(pair(CORE).certificate, pair(CORE).key)},
+        {CORE: CertificatePair(pair(CORE).certificate, pair(CORE).key)},
         "the private key is another certificate's",
     ),
-    "no certificate": ({CORE: Pair(b"none", b"none")}, "it: no certificate in PEM there"),
-    "no key": ({CORE: Pair(pair(CORE).certificate, b"none")}, "its key: no private key"),
+    "no certificate": (
+        {CORE: CertificatePair(b"none", b"none")},
+        "it: no certificate in PEM there",
+    ),
+    "no key": ({CORE: CertificatePair(pair(CORE).certificate, b"none")}, "its key: no private key"),
     "an authority": ({CORE: make_authority(CORE, now=NOW, lifetime=DAY)}, "it names "),
 }
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from envelopes import START_MS, envelope
 
 from newsfabric.store import Store, open_store
-from newsfabric.store.logs import DirectoryRow, Log, State
+from newsfabric.store.logs import DirectoryRow, Log, NumberState
 from newsfabric.topics import load_topics
 from operations.cli import cli
 
@@ -27,7 +27,7 @@ TOPICS = '[[topic]]\npattern = "news.#"\nttl = "36500d"\n'
 T = TypeVar("T")
 
 
-class Place:
+class LogsStage:
     """A store of two logs, and the command line that uses it."""
 
     def __init__(self, folder: Path) -> None:
@@ -49,14 +49,14 @@ class Place:
         at = ("--store", self.url, "--topics", str(self.topics))
         return CliRunner().invoke(cli, ["logs", words[0], *at, *words[1:]], input=answer)
 
-    def states(self) -> dict[int, State]:
+    def states(self) -> dict[int, NumberState]:
         found = self.ask(lambda store: store.numbers(OREGON, first=1, last=99, limit=99))
         return {number.seq: number.state for number in found}
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    place = Place(tmp_path)
+def place(tmp_path: Path) -> LogsStage:
+    place = LogsStage(tmp_path)
 
     async def fill(store: Store) -> None:
         await store.list_log(OREGON)
@@ -70,7 +70,7 @@ def place(tmp_path: Path) -> Place:
     return place
 
 
-def test_all_logs_are_listed_with_what_is_settled_and_where_they_ended(place: Place):
+def test_all_logs_are_listed_with_what_is_settled_and_where_they_ended(place: LogsStage):
     lines = [line.split() for line in place.run("list").stdout.splitlines()[1:]]
     began = ["2025-01-01", "00:00:01"], ["2025-01-01", "00:00:00"]
     assert lines == [
@@ -79,13 +79,13 @@ def test_all_logs_are_listed_with_what_is_settled_and_where_they_ended(place: Pl
     ]
 
 
-def test_a_region_or_the_open_ones_alone(place: Place):
+def test_a_region_or_the_open_ones_alone(place: LogsStage):
     assert "dublin" not in place.run("list", "--region", "oregon").stdout
     assert "oregon" not in place.run("list", "--open").stdout
     assert place.run("list", "--open", "--region", "oregon").stdout == "no logs\n"
 
 
-def test_as_json_every_log_is_an_object(place: Place):
+def test_as_json_every_log_is_an_object(place: LogsStage):
     assert json.loads(place.run("list", "--json", "--region", "oregon").stdout) == [
         {
             "region": "oregon",
@@ -98,37 +98,37 @@ def test_as_json_every_log_is_an_object(place: Place):
     ]
 
 
-def test_numbers_that_are_lost_are_made_void_and_those_that_are_there_stay(place: Place):
+def test_numbers_that_are_lost_are_made_void_and_those_that_are_there_stay(place: LogsStage):
     done = place.run("void", "oregon", "oregon-router-1", str(START_MS), "1-4", "--yes")
     assert (done.exit_code, done.stdout) == (0, "2 made void, 2 left alone\n")
     assert place.states() == {
-        1: State.MESSAGE,
-        2: State.VOID,
-        3: State.MESSAGE,
-        4: State.VOID,
+        1: NumberState.MESSAGE,
+        2: NumberState.VOID,
+        3: NumberState.MESSAGE,
+        4: NumberState.VOID,
     }
 
 
-def test_a_message_that_cant_be_read_is_made_void(place: Place):
+def test_a_message_that_cant_be_read_is_made_void(place: LogsStage):
     with contextlib.closing(sqlite3.connect(place.url.removeprefix("sqlite:"))) as file, file:
         assert file.execute("UPDATE messages SET body = x'00' WHERE seq = 3").rowcount == 1
-    assert place.states()[3] is State.HALF
+    assert place.states()[3] is NumberState.HALF
     done = place.run("void", "oregon", "oregon-router-1", str(START_MS), "3", "--yes")
     assert (done.exit_code, done.stdout) == (0, "1 made void, 0 left alone\n")
-    assert place.states()[3] is State.VOID
+    assert place.states()[3] is NumberState.VOID
 
 
-def test_it_asks_before_it_does_what_cant_be_taken_back(place: Place):
+def test_it_asks_before_it_does_what_cant_be_taken_back(place: LogsStage):
     words = ("void", "oregon", "oregon-router-1", str(START_MS), "2")
     refused = place.run(*words, answer="n\n")
     assert refused.exit_code == 1
     assert "1 numbers are lost for good" in refused.output
     assert 2 not in place.states()
     assert place.run(*words, answer="y\n").exit_code == 0
-    assert place.states()[2] is State.VOID
+    assert place.states()[2] is NumberState.VOID
 
 
-def test_nothing_to_do_is_no_question(place: Place):
+def test_nothing_to_do_is_no_question(place: LogsStage):
     done = place.run("void", "oregon", "oregon-router-1", str(START_MS), "3", "--json")
     assert (done.exit_code, json.loads(done.stdout)) == (0, {"void": [], "left_alone": 1})
 
@@ -143,19 +143,21 @@ def test_nothing_to_do_is_no_question(place: Place):
         (("dublin", "dublin-router-1", str(START_MS + 1_500), "1"), "open, and settled up to 0"),
     ],
 )
-def test_a_log_or_number_that_isnt_there_is_said(place: Place, words: tuple[str, ...], why: str):
+def test_a_log_or_number_that_isnt_there_is_said(
+    place: LogsStage, words: tuple[str, ...], why: str
+):
     done = place.run("void", *words, "--yes")
     assert done.exit_code == 1
     assert why in done.stderr
 
 
 @pytest.mark.parametrize("numbers", ["0", "5-4", "1-100001", "x", "1-", "-3", "9" * 19])
-def test_other_numbers_are_a_usage_error(place: Place, numbers: str):
+def test_other_numbers_are_a_usage_error(place: LogsStage, numbers: str):
     done = place.run("void", "oregon", "oregon-router-1", str(START_MS), "--yes", "--", numbers)
     assert done.exit_code == 2
 
 
-def test_without_topics_a_store_cant_be_opened(place: Place):
+def test_without_topics_a_store_cant_be_opened(place: LogsStage):
     done = CliRunner().invoke(cli, ["logs", "list", "--store", place.url])
     assert done.exit_code == 1
     assert "--topics" in done.stderr

@@ -53,7 +53,7 @@ def test_the_original_s_topics_must_be_known(fabrics: tuple[Path, Path]) -> None
     result = run("--from", fabrics[0], "--to", fabrics[1])
     assert result.exit_code == 1
     assert result.stderr == (
-        "error: the original's topics.toml isn't known: say where with --topics\n"
+        "error: the original's topics.toml isn't known: name it with --topics\n"
     )
 
 

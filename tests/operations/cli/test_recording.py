@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from newsfabric.errors import ConfigError
 from newsfabric.messages.control import Receipt
 from operations.cli.recording import (
-    Line,
-    Tally,
+    RecordedLine,
+    ReplayCounts,
     message_of,
     parse_line,
     read_recording,
@@ -24,7 +24,7 @@ def line(**fields: object) -> bytes:
 
 
 def test_a_line_is_read() -> None:
-    assert parse_line(line(key="k", version=2, message_id="m"), "f:1") == Line(
+    assert parse_line(line(key="k", version=2, message_id="m"), "f:1") == RecordedLine(
         at=1.5, topic="news.x", body=b'{"a":1}', key="k", version=2, message_id="m"
     )
 
@@ -71,7 +71,7 @@ def test_an_empty_or_missing_recording_is_an_error(tmp_path: Path) -> None:
 
 @given(st.lists(st.floats(0, 86400), min_size=1), st.floats(0.001, 1000))
 def test_the_rhythm_is_kept_and_only_stretched(times: list[float], speed: float) -> None:
-    lines = [Line(at=at, topic="t", body=b"1") for at in sorted(times)]
+    lines = [RecordedLine(at=at, topic="t", body=b"1") for at in sorted(times)]
     due = [seconds for seconds, _ in schedule(lines, speed)]
     assert due[0] == 0.0
     assert due == sorted(due)
@@ -79,29 +79,29 @@ def test_the_rhythm_is_kept_and_only_stretched(times: list[float], speed: float)
 
 
 def test_at_speed_zero_everything_is_due_at_once() -> None:
-    lines = [Line(at=at, topic="t", body=b"1") for at in (1.0, 500.0)]
+    lines = [RecordedLine(at=at, topic="t", body=b"1") for at in (1.0, 500.0)]
     assert [due for due, _ in schedule(lines, 0)] == [0.0, 0.0]
 
 
 def test_a_replay_has_message_ids_of_its_own_unless_told_to_keep_them() -> None:
-    recorded = Line(at=1.0, topic="t", body=b"1", message_id="m")
+    recorded = RecordedLine(at=1.0, topic="t", body=b"1", message_id="m")
     fresh = message_of(recorded, number=1, suffix="r1", now_ms=1)
     kept = message_of(recorded, number=1, suffix="", now_ms=1)
     assert (fresh.properties.message_id, kept.properties.message_id) == ("m-r1", "m")
-    nameless = message_of(Line(at=1.0, topic="t", body=b"1"), number=7, suffix="", now_ms=1)
+    nameless = message_of(RecordedLine(at=1.0, topic="t", body=b"1"), number=7, suffix="", now_ms=1)
     assert nameless.properties.message_id == "line-7"
 
 
 def test_where_to_go_on_is_the_first_message_without_an_answer() -> None:
-    tally = Tally(begun_at=100)
+    counts = ReplayCounts(begun_at=100)
     receipt = Receipt(status="routed", region="r", router="r-1", topic="t")
     opened = []
     for number in (101, 103, 100):
-        tally.count(number, receipt)
-        opened.append(tally.open_at)
-    tally.reject(102, "not_json")
-    assert [*opened, tally.open_at] == [100, 100, 102, 104]
-    assert (tally.answered, tally.routed, dict(tally.rejected)) == (4, 3, {"not_json": 1})
+        counts.count(number, receipt)
+        opened.append(counts.open_at)
+    counts.reject(102, "not_json")
+    assert [*opened, counts.open_at] == [100, 100, 102, 104]
+    assert (counts.answered, counts.routed, dict(counts.rejected)) == (4, 3, {"not_json": 1})
 
 
 def test_the_example_day_can_be_replayed() -> None:

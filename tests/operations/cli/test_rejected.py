@@ -25,7 +25,7 @@ def entry(at: int, message_id: str) -> dict[str, Any]:
     return {"payload": "x", "payload_bytes": 1, "properties": properties}
 
 
-class Brokers:
+class RejectedQueues:
     """The messages in each broker's queue, by the URL of its management API; None: no reply."""
 
     def __init__(self) -> None:
@@ -52,8 +52,8 @@ class _Management:
 
 
 @pytest.fixture
-def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
-    made = Brokers()
+def brokers(monkeypatch: pytest.MonkeyPatch) -> RejectedQueues:
+    made = RejectedQueues()
     monkeypatch.setattr(rejected, "Management", made)
     return made
 
@@ -65,7 +65,7 @@ async def shown(capsys: pytest.CaptureFixture[str], limit: int = 20) -> tuple[li
 
 
 async def test_what_several_brokers_keep_is_shown_once_the_oldest_first(
-    brokers: Brokers, capsys: pytest.CaptureFixture[str]
+    brokers: RejectedQueues, capsys: pytest.CaptureFixture[str]
 ):
     brokers.found = {
         "http://b1": [entry(1, "a"), entry(3, "c")],
@@ -76,13 +76,13 @@ async def test_what_several_brokers_keep_is_shown_once_the_oldest_first(
 
 
 async def test_a_broker_that_is_away_is_named_and_the_other_is_read(
-    brokers: Brokers, capsys: pytest.CaptureFixture[str]
+    brokers: RejectedQueues, capsys: pytest.CaptureFixture[str]
 ):
     brokers.found = {"http://b1": None, "http://b2": [entry(1, "a")]}
     assert await shown(capsys) == (["a"], "oregon-core-1: nobody there\n")
 
 
-async def test_when_none_answers_that_is_an_error(brokers: Brokers):
+async def test_when_none_answers_that_is_an_error(brokers: RejectedQueues):
     brokers.found = {"http://b1": None, "http://b2": None}
     with pytest.raises(ManagementError, match="nobody there"):
         await show_rejected(REGION, limit=20, as_json=False)

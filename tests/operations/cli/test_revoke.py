@@ -29,7 +29,7 @@ FABRIC = Fabric(
 )
 
 
-class Core:
+class RevokingCore:
     """A core broker whose router replies, unless it is silent or refuses."""
 
     def __init__(self, region: Region) -> None:
@@ -67,8 +67,10 @@ class Core:
 
 
 @pytest.fixture
-async def cores(monkeypatch: pytest.MonkeyPatch) -> dict[str, Core]:
-    found = {node.amqp_url: Core(region) for region in FABRIC.regions for node in region.core}
+async def cores(monkeypatch: pytest.MonkeyPatch) -> dict[str, RevokingCore]:
+    found = {
+        node.amqp_url: RevokingCore(region) for region in FABRIC.regions for node in region.core
+    }
     for core in found.values():
         await core.start()
 
@@ -81,24 +83,26 @@ async def cores(monkeypatch: pytest.MonkeyPatch) -> dict[str, Core]:
 
 
 async def told(seconds: float = 5.0) -> dict[str, str | None]:
-    return await revoke.tell_all(FABRIC, "42", Credentials(), seconds)
+    return await revoke.revoke_in_all(FABRIC, "42", Credentials(), seconds)
 
 
-async def test_every_broker_is_told_the_same_at_once(cores: dict[str, Core]) -> None:
+async def test_every_broker_is_told_the_same_at_once(cores: dict[str, RevokingCore]) -> None:
     assert await told() == {"oregon": None, "dublin": None}
     first, *others = (core.seen for core in cores.values())
     assert [other == first for other in others] == [True] * 3
     assert [topic for topic, _ in first] == [REVOKED]
 
 
-async def test_a_broker_that_doesnt_answer_costs_its_region_nothing(cores: dict[str, Core]) -> None:
+async def test_a_broker_that_doesnt_answer_costs_its_region_nothing(
+    cores: dict[str, RevokingCore],
+) -> None:
     cores["oregon-1"].broker.cut()
     cores["dublin-2"].silent = True
     assert await told() == {"oregon": None, "dublin": None}
 
 
 async def test_a_region_that_doesnt_answer_costs_the_others_nothing(
-    cores: dict[str, Core],
+    cores: dict[str, RevokingCore],
 ) -> None:
     for n in (1, 2):
         cores[f"dublin-{n}"].silent = True
@@ -106,7 +110,7 @@ async def test_a_region_that_doesnt_answer_costs_the_others_nothing(
         assert await told(0.2) == {"oregon": None, "dublin": "no answer within 0.2 s"}
 
 
-async def test_one_that_says_no_is_told(cores: dict[str, Core]) -> None:
+async def test_one_that_says_no_is_told(cores: dict[str, RevokingCore]) -> None:
     for n in (1, 2):
         cores[f"oregon-{n}"].status = "rejected"
     found = await told()

@@ -15,7 +15,7 @@ from newsfabric.publish import AsyncPublisher
 from newsfabric.topics import PublisherRights, TopicTable
 from newsfabric.topology import declare_client
 from operations.cli.messages import make_message
-from operations.cli.recording import Line, Tally, play
+from operations.cli.recording import RecordedLine, ReplayCounts, play
 from operations.cli.sending import in_its_name, send_with_retry
 from operations.cli.wait_limit import wait_limited
 
@@ -28,7 +28,7 @@ def message(message_id: str = "m-1", topic: str = "news.x") -> Message:
 
 
 @dataclasses.dataclass
-class Router:
+class FakeRouter:
     """A router that sends a receipt for each message, unless it is deaf."""
 
     broker: StubBroker
@@ -77,8 +77,8 @@ def broker() -> StubBroker:
 
 
 @pytest.fixture
-async def router(broker: StubBroker) -> AsyncIterator[Router]:
-    router = Router(broker)
+async def router(broker: StubBroker) -> AsyncIterator[FakeRouter]:
+    router = FakeRouter(broker)
     await router.start()
     yield router
     await router.link.close()
@@ -93,7 +93,7 @@ async def publishing(broker: StubBroker, send_again: float) -> AsyncIterator[Asy
 
 
 @pytest.fixture
-async def publisher(broker: StubBroker, router: Router) -> AsyncIterator[AsyncPublisher]:
+async def publisher(broker: StubBroker, router: FakeRouter) -> AsyncIterator[AsyncPublisher]:
     async with publishing(broker, SEND_AGAIN) as publisher:
         yield publisher
 
@@ -103,7 +103,7 @@ async def send(publisher: AsyncPublisher, one: Message) -> Receipt:
 
 
 async def test_a_message_is_sent_once_and_its_receipt_comes_back(
-    broker: StubBroker, router: Router
+    broker: StubBroker, router: FakeRouter
 ) -> None:
     # A busy machine may take longer than SEND_AGAIN for the receipt.
     async with publishing(broker, 2 * PATIENCE) as publisher:
@@ -113,7 +113,7 @@ async def test_a_message_is_sent_once_and_its_receipt_comes_back(
 
 
 async def test_without_a_receipt_it_is_sent_again_under_the_same_id(
-    publisher: AsyncPublisher, router: Router
+    publisher: AsyncPublisher, router: FakeRouter
 ) -> None:
     router.deaf_for = 2
     assert (await send(publisher, message())).id == "id of m-1"
@@ -152,7 +152,7 @@ async def test_a_broker_that_refuses_the_message_is_asked_again(
 
 
 async def test_what_is_returned_is_sent_again_until_somebody_waits_for_it(
-    publisher: AsyncPublisher, broker: StubBroker, router: Router
+    publisher: AsyncPublisher, broker: StubBroker, router: FakeRouter
 ) -> None:
     broker.delete_queue("router")
     sending = asyncio.ensure_future(send(publisher, message()))
@@ -163,15 +163,19 @@ async def test_what_is_returned_is_sent_again_until_somebody_waits_for_it(
     assert (await sending).id == "id of m-1"
 
 
-async def test_a_recording_is_played_and_counted(publisher: AsyncPublisher, router: Router) -> None:
+async def test_a_recording_is_played_and_counted(
+    publisher: AsyncPublisher, router: FakeRouter
+) -> None:
     lines = [
-        Line(at=float(n), topic="bad" if n == 3 else "news.x", body=b"{}", message_id=f"m-{n}")
+        RecordedLine(
+            at=float(n), topic="bad" if n == 3 else "news.x", body=b"{}", message_id=f"m-{n}"
+        )
         for n in range(300)
     ]
     answered: list[int] = []
 
-    def on_receipt(tally: Tally) -> None:
-        answered.append(tally.answered)
+    def on_receipt(counts: ReplayCounts) -> None:
+        answered.append(counts.answered)
 
     async with wait_limited(lambda: "waiting", PATIENCE) as wait:
         await play(
@@ -182,18 +186,18 @@ async def test_a_recording_is_played_and_counted(publisher: AsyncPublisher, rout
             on_receipt=on_receipt,
             wait=wait,
             topics=TopicTable([]),
-            tally=(tally := Tally()),
+            counts=(counts := ReplayCounts()),
         )
-    assert (tally.routed, dict(tally.rejected)) == (299, {"topic_not_allowed": 1})
+    assert (counts.routed, dict(counts.rejected)) == (299, {"topic_not_allowed": 1})
     assert answered == list(range(1, 301))
     assert set(router.seen) == {f"m-{n}-s" for n in range(300)}
 
 
 async def test_a_recorded_message_over_the_limit_is_counted_and_the_others_go(
-    publisher: AsyncPublisher, router: Router
+    publisher: AsyncPublisher, router: FakeRouter
 ) -> None:
     lines = [
-        Line(at=0, topic="news.x", body=body, message_id=f"m-{n}")
+        RecordedLine(at=0, topic="news.x", body=body, message_id=f"m-{n}")
         for n, body in enumerate((b"{}", b"x" * 200_000, b"{}"))
     ]
     async with wait_limited(lambda: "waiting", PATIENCE) as wait:
@@ -205,14 +209,14 @@ async def test_a_recorded_message_over_the_limit_is_counted_and_the_others_go(
             on_receipt=lambda _tally: None,
             wait=wait,
             topics=TopicTable([]),
-            tally=(tally := Tally()),
+            counts=(counts := ReplayCounts()),
         )
-    assert (tally.routed, dict(tally.rejected)) == (2, {"too_large": 1})
+    assert (counts.routed, dict(counts.rejected)) == (2, {"too_large": 1})
     assert set(router.seen) == {"m-0", "m-2"}
 
 
 async def test_where_publishers_have_rights_an_operator_says_for_whom_it_publishes(
-    publisher: AsyncPublisher, broker: StubBroker, router: Router
+    publisher: AsyncPublisher, broker: StubBroker, router: FakeRouter
 ) -> None:
     tap = broker.tap("publish")
     for name, rights in (("m-1", [PublisherRights("a", ("#",))]), ("m-2", [])):
@@ -240,7 +244,7 @@ async def test_without_a_link_nothing_was_sent(broker: StubBroker) -> None:
 
 
 async def test_a_deaf_router_leaves_it_open_what_became_of_the_message(
-    broker: StubBroker, router: Router
+    broker: StubBroker, router: FakeRouter
 ) -> None:
     router.deaf_for = 1000
     links = [broker.connect()]
@@ -250,7 +254,9 @@ async def test_a_deaf_router_leaves_it_open_what_became_of_the_message(
     assert told.value.sent is True
 
 
-async def test_a_publisher_knows_which_region_answered(broker: StubBroker, router: Router) -> None:
+async def test_a_publisher_knows_which_region_answered(
+    broker: StubBroker, router: FakeRouter
+) -> None:
     nearest = StubBroker()
     nearest.cut()
     links = [nearest.connect(), broker.connect()]

@@ -56,8 +56,7 @@ async def test_a_tail_of_one_message_shows_the_newest_on_a_topic_with_many_keys(
     [
         (
             "nwes.latest",
-            "102: nwes.latest: unknown topic; `newsfabric topics match TOPIC` says what may have "
-            "been meant",
+            "102: nwes.latest: unknown topic; `newsfabric topics match TOPIC` shows similar topics",
         ),
         (
             "user.42",

@@ -30,7 +30,7 @@ class Trace(RequestHandler):
 
     def get(self, text: str) -> None:
         name = {"kind": "router", "name": f"{self.region}-router-1", "region": self.region}
-        self.finish(name | self.seen.document(text))
+        self.finish(name | self.seen.sightings_document(text))
 
 
 @pytest.fixture

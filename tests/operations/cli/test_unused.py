@@ -23,7 +23,7 @@ TABLE = TopicTable(
 )
 
 
-class Frontdesk(RequestHandler):
+class FrontdeskHandler(RequestHandler):
     """A frontdesk that replies with a document, or fails."""
 
     def initialize(self, asked: list[str], answer: Any) -> None:
@@ -48,7 +48,7 @@ class Desks:
         urls = []
         for answer in answers:
             told = {"asked": self.asked, "answer": answer}
-            server = HTTPServer(Application([("/history", Frontdesk, told)]))
+            server = HTTPServer(Application([("/history", FrontdeskHandler, told)]))
             (socket,) = bind_sockets(0, "127.0.0.1")
             server.add_sockets([socket])
             self._servers.append(server)

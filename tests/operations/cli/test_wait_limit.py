@@ -26,9 +26,9 @@ from newsfabric.errors import NewsfabricError
 from newsfabric.messages.control import Receipt
 from newsfabric.topology import mask
 from operations.cli import cli, replay, wait_limit
-from operations.cli.recording import Line, Tally
+from operations.cli.recording import RecordedLine, ReplayCounts
 from operations.cli.wait_limit import HINT, WaitLimit, hint_about, wait_limited
-from operations.worlds import World
+from operations.worlds import WorldPlaces
 
 pytestmark = pytest.mark.sockets
 
@@ -106,10 +106,12 @@ def test_a_replay_that_gives_up_says_with_which_command_to_go_on(
 ) -> None:
     receipt = Receipt(status="routed", region="oregon", router="r", topic="news.world")
 
-    async def stuck(lines: Sequence[Line], *_: object, tally: Tally, **given: Any) -> None:
+    async def stuck(
+        lines: Sequence[RecordedLine], *_: object, counts: ReplayCounts, **given: Any
+    ) -> None:
         """Confirm the first and the third message, and not the second."""
-        tally.count(tally.begun_at, receipt)
-        tally.count(tally.begun_at + 2, receipt)
+        counts.count(counts.begun_at, receipt)
+        counts.count(counts.begun_at + 2, receipt)
         given["wait"].began()
         await asyncio.Event().wait()
 
@@ -128,7 +130,7 @@ def test_a_replay_that_gives_up_says_with_which_command_to_go_on(
     )
 
 
-def broken(layout: WorldLayout) -> World:
+def broken(layout: WorldLayout) -> WorldPlaces:
     """Return a world in which one broker is dead; the others aren't asked."""
     return dataclasses.replace(world_of(layout), unwell=lambda: ["oregon-client-1"])
 

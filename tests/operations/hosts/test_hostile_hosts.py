@@ -9,7 +9,7 @@ import pytest
 
 from newsfabric.errors import WorldError
 from operations.hosts.described import Host
-from operations.hosts.remote import Seen, run_here, seen
+from operations.hosts.remote import HostReport, run_here, seen
 
 pytestmark = pytest.mark.sockets
 
@@ -25,7 +25,7 @@ def document(**changes: Any) -> dict[str, Any]:
 def test_what_has_no_end_is_ended_before_it_fills_the_memory() -> None:
     for where in ("stdout", "stderr"):
         program = f"import sys\nwhile True: sys.{where}.write('x' * 65536)"
-        with pytest.raises(WorldError, match="said more than 1048576 bytes"):
+        with pytest.raises(WorldError, match="output exceeds 1048576 bytes"):
             run_here([sys.executable, "-c", program], seconds=60)
 
 
@@ -70,7 +70,7 @@ def test_of_a_gateways_answers_only_plain_values_are_kept() -> None:
         "more": {"a": 1},
     }
     found = seen(BOX, document(load=load, engine=["native"]))
-    assert isinstance(found, Seen)
+    assert isinstance(found, HostReport)
     assert found.load == {
         "connections": 7,
         "ready": True,

@@ -43,7 +43,7 @@ def unmet(at: str) -> str:
     return f"ConditionResult=no\nConditionTimestampMonotonic={at}\n"
 
 
-class Fabric:
+class ScriptedHosts:
     """Two hosts of a region, one of which is away, and a host of a proxy."""
 
     def __init__(self, folder: Path) -> None:
@@ -100,13 +100,13 @@ class Fabric:
 
 @pytest.fixture
 def fabric(tmp_path: Path) -> Any:
-    made = Fabric(tmp_path)
+    made = ScriptedHosts(tmp_path)
     yield made
     made.sleeper.kill()
     made.sleeper.wait()
 
 
-def test_status_has_each_unit_of_each_host(fabric: Fabric) -> None:
+def test_status_has_each_unit_of_each_host(fabric: ScriptedHosts) -> None:
     found = orjson.loads(fabric.run("status", "--json"))
     (oregon,) = found["regions"]
     assert oregon["services"] == [
@@ -120,7 +120,7 @@ def test_status_has_each_unit_of_each_host(fabric: Fabric) -> None:
     assert found["ready"] is False
 
 
-def test_status_is_ready_when_all_of_it_is(fabric: Fabric) -> None:
+def test_status_is_ready_when_all_of_it_is(fabric: ScriptedHosts) -> None:
     document = orjson.loads((fabric.folder / "hosts.json").read_bytes())
     del document["hosts"][1]
     (fabric.folder / "hosts.json").write_bytes(orjson.dumps(document))
@@ -128,7 +128,7 @@ def test_status_is_ready_when_all_of_it_is(fabric: Fabric) -> None:
     assert orjson.loads(fabric.run("status", "--json"))["ready"] is True
 
 
-def test_status_for_eyes_names_what_is_dead(fabric: Fabric) -> None:
+def test_status_for_eyes_names_what_is_dead(fabric: ScriptedHosts) -> None:
     said = fabric.run("status")
     assert "oregon-core-1/scaler" in said
     assert said.count("dead") == 2
@@ -137,20 +137,20 @@ def test_status_for_eyes_names_what_is_dead(fabric: Fabric) -> None:
 @pytest.mark.parametrize(
     ("verb", "number"), [("kill", "SIGKILL"), ("stop", "SIGSTOP"), ("cont", "SIGCONT")]
 )
-def test_a_unit_is_sent_a_signal(fabric: Fabric, verb: str, number: str) -> None:
+def test_a_unit_is_sent_a_signal(fabric: ScriptedHosts, verb: str, number: str) -> None:
     fabric.run("chaos", verb, "oregon-core-1/router@1")
     assert fabric.done() == [
         f"oregon-core-1 kill --kill-who=main --signal={number} newsfabric-router@1"
     ]
 
 
-def test_a_machine_is_killed_by_its_plug_and_can_only_be_killed(fabric: Fabric) -> None:
+def test_a_machine_is_killed_by_its_plug_and_can_only_be_killed(fabric: ScriptedHosts) -> None:
     assert "tokyo-proxy-1: plug pulled" in fabric.run("chaos", "kill", "tokyo-proxy-1")
     assert fabric.done() == ["command kill tokyo-proxy-1"]
     assert "can be killed only" in fabric.refused("chaos", "stop", "tokyo-proxy-1")
 
 
-def test_nothing_is_done_when_one_name_is_wrong(fabric: Fabric) -> None:
+def test_nothing_is_done_when_one_name_is_wrong(fabric: ScriptedHosts) -> None:
     said = fabric.refused("chaos", "kill", "oregon-core-1/router@1", "oregon-core-1/ruoter@1")
     assert "did you mean oregon-core-1/router@1?" in said
     said = fabric.refused("chaos", "kill", "oregon-core-1/router@1", "oregon-core-1/scaler")
@@ -158,13 +158,13 @@ def test_nothing_is_done_when_one_name_is_wrong(fabric: Fabric) -> None:
     assert fabric.done() == []
 
 
-def test_a_place_is_cut_off_by_all_of_its_links(fabric: Fabric) -> None:
+def test_a_place_is_cut_off_by_all_of_its_links(fabric: ScriptedHosts) -> None:
     fabric.run("chaos", "cut", "tokyo", "oregon-tokyo-link")
     assert fabric.done() == ["command cut oregon tokyo"]
     assert "no link 'paris'" in fabric.refused("chaos", "cut", "paris")
 
 
-def test_heal_without_names_mends_what_is_unwell_and_no_more(fabric: Fabric) -> None:
+def test_heal_without_names_mends_what_is_unwell_and_no_more(fabric: ScriptedHosts) -> None:
     os.kill(fabric.sleeper.pid, signal.SIGSTOP)
     os.waitpid(fabric.sleeper.pid, os.WUNTRACED)
     fabric.run("chaos", "heal")
@@ -177,13 +177,13 @@ def test_heal_without_names_mends_what_is_unwell_and_no_more(fabric: Fabric) -> 
     ]
 
 
-def test_heal_of_what_is_well_does_nothing(fabric: Fabric) -> None:
+def test_heal_of_what_is_well_does_nothing(fabric: ScriptedHosts) -> None:
     said = fabric.run("chaos", "heal", "oregon-core-1/router@1", "tokyo-proxy-1")
     assert said.count("was well") == 2
     assert fabric.done() == []
 
 
-def test_top_and_tail_ask_the_frontdesk_that_is_described(fabric: Fabric) -> None:
+def test_top_and_tail_ask_the_frontdesk_that_is_described(fabric: ScriptedHosts) -> None:
     assert "no frontdesk in dublin" in fabric.refused("top", "--region", "dublin")
     assert "no frontdesk in dublin" in fabric.refused("tail", "a", "--region", "dublin")
 
@@ -199,8 +199,8 @@ def answering(server: HTTPServer) -> Iterator[None]:
         thread.join()
 
 
-def test_a_gateway_is_asked_at_the_admin_port_that_it_was_given(fabric: Fabric) -> None:
-    class Gateway(BaseHTTPRequestHandler):
+def test_a_gateway_is_asked_at_the_admin_port_that_it_was_given(fabric: ScriptedHosts) -> None:
+    class GatewayHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             said = {"/load": {"connections": 7, "ready": True}, "/engine": {"engine": "native"}}
             self.send_response(200)
@@ -210,7 +210,7 @@ def test_a_gateway_is_asked_at_the_admin_port_that_it_was_given(fabric: Fabric) 
         def log_message(self, *_: object) -> None:
             pass
 
-    with HTTPServer(("127.0.0.1", 0), Gateway) as server, answering(server):
+    with HTTPServer(("127.0.0.1", 0), GatewayHandler) as server, answering(server):
         words = ["sh", "-c", "sleep 600; :", "gateway", "--admin-port", str(server.server_port)]
         with subprocess.Popen(words, start_new_session=True) as gateway:
             try:

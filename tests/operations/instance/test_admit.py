@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from operations.instance.admit import Admission, Place
+from operations.instance.admit import Admission, AdmittedGroup
 from operations.instance.cloud import CloudError
 
 ONE, TWO, THREE = "i-00000001", "i-00000002", "i-00000003"
-PLACE = Place(region="oregon", group="boxes", prefix="box/", machines="arn:")
+PLACE = AdmittedGroup(region="oregon", group="boxes", prefix="box/", machines="arn:")
 SAID = "secret box/i-00000001: InvalidRequestException: it was scheduled for deletion"
 
 
-class Cloud:
+class FakeCloud:
     """A group of boxes and their secrets, one of which is bad."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Cloud:
             raise CloudError(SAID, code="InvalidRequestException")
 
 
-class Core:
+class CoreUsers:
     """The core's users."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Core:
 
 
 async def test_a_bad_secret_keeps_no_other_box_from_its_user_and_is_mended_later() -> None:
-    cloud, core = Cloud(), Core()
+    cloud, core = FakeCloud(), CoreUsers()
     admission = Admission(PLACE, cloud, core)
     await admission.step(0)
     assert core.users == {f"box.{TWO}"}
@@ -65,7 +65,7 @@ async def test_a_bad_secret_keeps_no_other_box_from_its_user_and_is_mended_later
 
 
 async def test_a_bad_secret_keeps_no_other_box_from_being_forgotten() -> None:
-    cloud, core = Cloud(), Core()
+    cloud, core = FakeCloud(), CoreUsers()
     cloud.boxes, cloud.bad = {ONE, TWO, THREE}, set()
     admission = Admission(PLACE, cloud, core)
     await admission.step(0)
@@ -76,9 +76,9 @@ async def test_a_bad_secret_keeps_no_other_box_from_being_forgotten() -> None:
 
 
 async def test_it_is_said_of_each_box_and_seldom(caplog: pytest.LogCaptureFixture) -> None:
-    cloud = Cloud()
+    cloud = FakeCloud()
     cloud.bad = {ONE, TWO}
-    admission = Admission(PLACE, cloud, Core())
+    admission = Admission(PLACE, cloud, CoreUsers())
     for now in (0, 5, 10):
         await admission.step(now)
     said = [(r.levelname, r.getMessage()) for r in caplog.records]

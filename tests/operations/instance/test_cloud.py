@@ -8,8 +8,8 @@ from typing import Any
 import boto3
 import pytest
 
-from operations.instance.admit import Admission, Place
-from operations.instance.cloud import Cloud, CloudError
+from operations.instance.admit import Admission, AdmittedGroup
+from operations.instance.cloud import CloudError, InstanceCloud
 from tests.support.instances import AWS_REGION, BOX
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -44,7 +44,7 @@ def group(cloud_login: str) -> Iterator[Any]:
 
 
 def test_a_box_has_one_password_whoever_makes_it(passwords: Any, cloud_login: str) -> None:
-    first, second = Cloud(AWS_REGION), Cloud(AWS_REGION)
+    first, second = InstanceCloud(AWS_REGION), InstanceCloud(AWS_REGION)
     made = first.box_password(PREFIX, BOX, MACHINES + BOX, None)
     assert len(made) >= 32
     assert second.box_password(PREFIX, BOX, MACHINES + BOX, None) == made
@@ -61,16 +61,16 @@ def test_a_cloud_that_is_away_is_an_error_of_one_line(
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     with pytest.raises(CloudError) as caught:
-        Cloud(AWS_REGION).complete(GROUP, "drain", BOX)
+        InstanceCloud(AWS_REGION).complete(GROUP, "drain", BOX)
     assert "\n" not in str(caught.value)
 
 
 def test_a_group_that_is_none_is_an_error(cloud_login: str) -> None:
     with pytest.raises(CloudError, match="no autoscaling group"):
-        Cloud(AWS_REGION).instances("nobody")
+        InstanceCloud(AWS_REGION).instances("nobody")
 
 
-class Core:
+class CloudCoreUsers:
     """A core's users."""
 
     def __init__(self) -> None:
@@ -89,8 +89,8 @@ class Core:
 async def test_boxes_of_the_group_are_users_of_the_core_until_they_have_gone(
     group: Any, passwords: Any
 ) -> None:
-    cloud, core = Cloud(AWS_REGION), Core()
-    place = Place(region="oregon", group=GROUP, prefix=PREFIX, machines=MACHINES)
+    cloud, core = InstanceCloud(AWS_REGION), CloudCoreUsers()
+    place = AdmittedGroup(region="oregon", group=GROUP, prefix=PREFIX, machines=MACHINES)
     both = [Admission(place, cloud, core), Admission(place, cloud, core)]
     boxes = cloud.instances(GROUP)
     assert len(boxes) == 2

@@ -6,8 +6,8 @@ import pytest
 
 from newsfabric.errors import ConfigError
 from operations.instance.cloud import CloudError
-from operations.instance.leave import Watch
-from operations.instance.leaving import TERMINATED, Leaving, Step
+from operations.instance.leave import EndWatch
+from operations.instance.leaving import TERMINATED, Leaving, LeavingStep
 from operations.instance.metadata import MetadataError
 
 PLACE = ("newsfabric-oregon-retail", "drain", "i-0123456789abcdef0")
@@ -16,7 +16,7 @@ PLACE = ("newsfabric-oregon-retail", "drain", "i-0123456789abcdef0")
 @pytest.mark.parametrize("state", [None, "InService", "Standby", ""])
 def test_a_box_that_is_not_to_end_stays(state: str | None) -> None:
     leaving = Leaving(limit=200)
-    assert [leaving.step(now, state, drained=False) for now in (0.0, 1e6)] == [Step.STAY] * 2
+    assert [leaving.step(now, state, drained=False) for now in (0.0, 1e6)] == [LeavingStep.STAY] * 2
 
 
 def test_it_drains_beats_and_completes_once_drained() -> None:
@@ -31,33 +31,39 @@ def test_it_drains_beats_and_completes_once_drained() -> None:
             (35.0, True),
         )
     ]
-    assert steps == [Step.DRAIN, Step.WAIT, Step.BEAT, Step.WAIT, Step.COMPLETE]
-    leaving.told()
-    assert leaving.step(36.0, TERMINATED, drained=True) is Step.GONE
+    assert steps == [
+        LeavingStep.DRAIN,
+        LeavingStep.WAIT,
+        LeavingStep.BEAT,
+        LeavingStep.WAIT,
+        LeavingStep.COMPLETE,
+    ]
+    leaving.note_completed()
+    assert leaving.step(36.0, TERMINATED, drained=True) is LeavingStep.GONE
 
 
 def test_silence_of_the_metadata_does_not_end_a_drain() -> None:
     leaving = Leaving(limit=200)
-    assert leaving.step(0.0, TERMINATED, drained=False) is Step.DRAIN
-    assert leaving.step(5.0, None, drained=False) is Step.WAIT
-    assert leaving.step(6.0, None, drained=True) is Step.COMPLETE
+    assert leaving.step(0.0, TERMINATED, drained=False) is LeavingStep.DRAIN
+    assert leaving.step(5.0, None, drained=False) is LeavingStep.WAIT
+    assert leaving.step(6.0, None, drained=True) is LeavingStep.COMPLETE
 
 
 def test_a_drain_that_hangs_has_an_end() -> None:
     leaving = Leaving(limit=200)
     leaving.step(0.0, TERMINATED, drained=False)
-    assert leaving.step(199.0, TERMINATED, drained=False) is Step.BEAT
-    assert leaving.step(200.0, TERMINATED, drained=False) is Step.COMPLETE
+    assert leaving.step(199.0, TERMINATED, drained=False) is LeavingStep.BEAT
+    assert leaving.step(200.0, TERMINATED, drained=False) is LeavingStep.COMPLETE
 
 
 def test_it_says_again_that_it_may_go_until_that_is_heard() -> None:
     leaving = Leaving(limit=200)
     leaving.step(0.0, TERMINATED, drained=False)
-    assert leaving.step(1.0, TERMINATED, drained=True) is Step.COMPLETE
-    assert leaving.step(6.0, TERMINATED, drained=True) is Step.COMPLETE
+    assert leaving.step(1.0, TERMINATED, drained=True) is LeavingStep.COMPLETE
+    assert leaving.step(6.0, TERMINATED, drained=True) is LeavingStep.COMPLETE
 
 
-class Fabric:
+class LeavingStage:
     """Metadata, AWS and a drain that record all requests."""
 
     def __init__(self) -> None:
@@ -67,7 +73,7 @@ class Fabric:
         self.deaf = False
         self.mute = False
         self.renewed = 0
-        self.watch = Watch(
+        self.watch = EndWatch(
             Leaving(limit=200),
             place=PLACE,
             metadata=self,
@@ -106,40 +112,40 @@ class Fabric:
 
 
 def test_a_box_that_AWS_ends_is_drained_and_then_let_go() -> None:
-    fabric = Fabric()
-    assert not fabric.watch.look(0.0)
+    fabric = LeavingStage()
+    assert not fabric.watch.check(0.0)
     fabric.state = TERMINATED
-    assert not fabric.watch.look(5.0)
-    assert not fabric.watch.look(40.0)
+    assert not fabric.watch.check(5.0)
+    assert not fabric.watch.check(40.0)
     fabric.drained = True
-    assert not fabric.watch.look(45.0)
-    assert fabric.watch.look(50.0)
+    assert not fabric.watch.check(45.0)
+    assert fabric.watch.check(50.0)
     assert fabric.done == ["drain", "beat", "complete"]
 
 
 def test_a_box_that_stays_has_its_secrets_read_again_every_five_minutes() -> None:
-    fabric = Fabric()
+    fabric = LeavingStage()
     for now in (0.0, 5.0, 299.0, 300.0, 305.0):
-        fabric.watch.look(now)
+        fabric.watch.check(now)
     assert fabric.renewed == 2
     fabric.deaf = True
-    assert not fabric.watch.look(600.0)
-    assert not fabric.watch.look(605.0)
+    assert not fabric.watch.check(600.0)
+    assert not fabric.watch.check(605.0)
     assert fabric.renewed == 3
 
 
 def test_a_box_that_drains_is_left_as_it_is() -> None:
-    fabric = Fabric()
+    fabric = LeavingStage()
     fabric.state = TERMINATED
     for now in (0.0, 40.0, 300.0):
-        fabric.watch.look(now)
+        fabric.watch.check(now)
     assert (fabric.renewed, fabric.done[0]) == (0, "drain")
 
 
 def test_metadata_that_are_mute_drain_no_box(caplog: pytest.LogCaptureFixture) -> None:
-    fabric = Fabric()
+    fabric = LeavingStage()
     fabric.mute = True
-    assert not any(fabric.watch.look(now) for now in (0.0, 5.0, 10.0))
+    assert not any(fabric.watch.check(now) for now in (0.0, 5.0, 10.0))
     assert fabric.done == []
     assert [record.message for record in caplog.records] == ["metadata: no answer"]
 
@@ -147,15 +153,15 @@ def test_metadata_that_are_mute_drain_no_box(caplog: pytest.LogCaptureFixture) -
 def test_without_AWS_it_drains_all_the_same_and_says_so_when_it_can(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    fabric = Fabric()
+    fabric = LeavingStage()
     fabric.state, fabric.deaf = TERMINATED, True
-    fabric.watch.look(0.0)
+    fabric.watch.check(0.0)
     fabric.drained = True
-    assert not fabric.watch.look(5.0)
-    assert not fabric.watch.look(10.0)
+    assert not fabric.watch.check(5.0)
+    assert not fabric.watch.check(10.0)
     assert fabric.done == ["drain"]
     fabric.deaf = False
-    assert not fabric.watch.look(15.0)
-    assert fabric.watch.look(20.0)
+    assert not fabric.watch.check(15.0)
+    assert fabric.watch.check(20.0)
     assert fabric.done == ["drain", "complete"]
     assert sum("no answer" in record.message for record in caplog.records) == 1

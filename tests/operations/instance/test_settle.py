@@ -13,7 +13,7 @@ import pytest
 import gateway.__main__
 import retail.__main__
 from newsfabric.errors import ConfigError
-from operations.instance.cloud import Cloud, CloudError
+from operations.instance.cloud import CloudError, InstanceCloud
 from operations.instance.description import parse
 from operations.instance.files import STORE, Secrets, files, login_in, password_in, pem_in
 from operations.instance.settle import (
@@ -42,7 +42,7 @@ SECRETS = {
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
-class Kept:
+class SecretsDict:
     """Secrets Manager as a dict."""
 
     def __init__(self, **changes: str) -> None:
@@ -80,7 +80,7 @@ def run_settle(machine: Path, kept: Any) -> list[Sequence[str]]:
 def test_a_new_machine_becomes_a_box_and_starts_its_services(machine: Path) -> None:
     told = described(machine)
     assert told == TOLD
-    ran = run_settle(machine, Kept())
+    ran = run_settle(machine, SecretsDict())
     assert ran == [
         ["systemctl", "daemon-reload"],
         ["systemctl", "start", "--no-block", *SERVICES],
@@ -91,7 +91,7 @@ def test_a_new_machine_becomes_a_box_and_starts_its_services(machine: Path) -> N
 
 
 def test_secrets_are_for_root_alone_and_in_no_environment(machine: Path) -> None:
-    run_settle(machine, Kept())
+    run_settle(machine, SecretsDict())
     secret = machine / "etc/newsfabric/secrets/box"
     assert (secret.read_text().strip(), secret.stat().st_mode & 0o777) == (PASSWORD, 0o600)
     for path in (machine / "etc/newsfabric").glob("*.env"):
@@ -105,7 +105,7 @@ def test_secrets_are_for_root_alone_and_in_no_environment(machine: Path) -> None
 
 def test_a_second_boot_writes_the_same(machine: Path) -> None:
     def written() -> dict[str, str]:
-        run_settle(machine, Kept())
+        run_settle(machine, SecretsDict())
         # A random salt would change a password's hash each time: it must follow from the name.
         return {str(path): path.read_text() for path in machine.rglob("*") if path.is_file()}
 
@@ -115,13 +115,13 @@ def test_a_second_boot_writes_the_same(machine: Path) -> None:
 def test_two_boxes_have_two_cookies(
     machine: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    run_settle(machine, Kept())
+    run_settle(machine, SecretsDict())
     cookie = machine / "var/lib/rabbitmq/.erlang.cookie"
     assert cookie.stat().st_mode & 0o777 == 0o400
     first = cookie.read_text()
     cookie.unlink()
     (machine / "etc/newsfabric/secrets/cookie").unlink()
-    run_settle(machine, Kept())
+    run_settle(machine, SecretsDict())
     assert cookie.read_text() != first
 
 
@@ -135,7 +135,7 @@ def test_two_boxes_have_two_cookies(
 def test_each_line_is_an_option_of_the_command_or_a_login(
     machine: Path, command: Any, file: str
 ) -> None:
-    run_settle(machine, Kept())
+    run_settle(machine, SecretsDict())
     options = {f"NEWSFABRIC_{option.name.upper()}" for option in command.params}
     logins = {
         "NEWSFABRIC_AMQP_USERNAME",
@@ -148,7 +148,7 @@ def test_each_line_is_an_option_of_the_command_or_a_login(
 
 
 def test_the_commands_read_what_is_written(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_settle(machine, Kept())
+    run_settle(machine, SecretsDict())
     for name, value in environment(machine / "etc/newsfabric/newsfabric-gateway.env").items():
         monkeypatch.setenv(name, value)
     words = ["--broker", "amqp://127.0.0.1:5672/%2F", "--topics", "topics.toml"]
@@ -168,7 +168,7 @@ def test_other_parts_are_left_to_ansible(machine: Path) -> None:
 
 
 def test_a_box_without_its_password_yet_writes_nothing(machine: Path) -> None:
-    kept = Kept()
+    kept = SecretsDict()
     del kept.secrets[f"newsfabric-oregon/box/{BOX}"]
     with pytest.raises(CloudError, match="ResourceNotFound"):
         run_settle(machine, kept)
@@ -182,19 +182,19 @@ def run_renew(machine: Path, kept: Any) -> list[Sequence[str]]:
 
 
 def test_what_is_as_it_was_is_left_alone(machine: Path) -> None:
-    run_settle(machine, Kept())
+    run_settle(machine, SecretsDict())
     password = machine / STORE.lstrip("/")
     before = password.stat().st_mtime_ns
-    assert run_renew(machine, Kept()) == []
+    assert run_renew(machine, SecretsDict()) == []
     assert password.stat().st_mtime_ns == before
 
 
 def test_another_password_of_the_store_is_taken_over_by_the_next_control_plane(
     machine: Path,
 ) -> None:
-    run_settle(machine, Kept())
+    run_settle(machine, SecretsDict())
     login = json.dumps({"username": "reader", "password": "s" * 20})
-    kept = Kept(**{"newsfabric-oregon/store/reader": login})
+    kept = SecretsDict(**{"newsfabric-oregon/store/reader": login})
     ran = run_renew(machine, kept)
     assert ran == [["systemctl", "kill", "--kill-whom=main", "--signal=KILL", GATEWAY]]
     password = machine / STORE.lstrip("/")
@@ -203,9 +203,9 @@ def test_another_password_of_the_store_is_taken_over_by_the_next_control_plane(
 
 
 def test_a_gateway_that_could_not_be_killed_is_killed_by_the_next_run(machine: Path) -> None:
-    run_settle(machine, Kept())
+    run_settle(machine, SecretsDict())
     login = json.dumps({"username": "reader", "password": "s" * 20})
-    kept = Kept(**{"newsfabric-oregon/store/reader": login})
+    kept = SecretsDict(**{"newsfabric-oregon/store/reader": login})
 
     def fail(_: Sequence[str]) -> None:
         raise ConfigError("systemd doesn't answer")
@@ -219,16 +219,16 @@ def test_a_gateway_that_could_not_be_killed_is_killed_by_the_next_run(machine: P
 
 
 def test_another_authority_is_written_and_nobody_is_killed_for_it(machine: Path) -> None:
-    run_settle(machine, Kept())
-    kept = Kept(**{"newsfabric-oregon/tls/retail": json.dumps({"ca.pem": PEM + PEM})})
+    run_settle(machine, SecretsDict())
+    kept = SecretsDict(**{"newsfabric-oregon/tls/retail": json.dumps({"ca.pem": PEM + PEM})})
     assert run_renew(machine, kept) == []
     assert (machine / "etc/newsfabric/tls/ca.pem").read_text() == PEM + PEM
 
 
 def test_a_part_that_a_secret_has_got_since_is_written(machine: Path) -> None:
-    run_settle(machine, Kept())
+    run_settle(machine, SecretsDict())
     more = json.dumps({"ca.pem": PEM, "cert.pem": PEM, "key.pem": PEM})
-    run_renew(machine, Kept(**{"newsfabric-oregon/tls/retail": more}))
+    run_renew(machine, SecretsDict(**{"newsfabric-oregon/tls/retail": more}))
     assert (machine / "etc/newsfabric/tls/cert.pem").read_text() == PEM
 
 
@@ -242,8 +242,8 @@ def test_a_command_that_never_ends_is_an_error_of_ours(monkeypatch: pytest.Monke
 
 
 def test_a_renewal_without_AWS_changes_nothing(machine: Path) -> None:
-    run_settle(machine, Kept())
-    kept = Kept()
+    run_settle(machine, SecretsDict())
+    kept = SecretsDict()
     kept.secrets.clear()
     with pytest.raises(CloudError, match="ResourceNotFound"):
         run_renew(machine, kept)
@@ -253,7 +253,7 @@ def test_a_renewal_without_AWS_changes_nothing(machine: Path) -> None:
 def test_an_image_that_is_not_made_for_boxes_is_named(machine: Path) -> None:
     (machine / IMAGE / "rabbitmq.conf").unlink()
     with pytest.raises(ConfigError, match=r"rabbitmq\.conf"):
-        run_settle(machine, Kept())
+        run_settle(machine, SecretsDict())
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_what_is_written_does_not_print_its_secrets() -> None:
 def test_a_box_takes_its_secrets_from_secrets_manager(passwords: Any, machine: Path) -> None:
     for name, text in SECRETS.items():
         passwords.create_secret(Name=name, SecretString=text)
-    run_settle(machine, Cloud(AWS_REGION))
+    run_settle(machine, InstanceCloud(AWS_REGION))
     assert (machine / "etc/newsfabric/secrets/box").read_text().strip() == PASSWORD
     for name in SECRETS:
         passwords.delete_secret(SecretId=name, ForceDeleteWithoutRecovery=True)

@@ -19,8 +19,8 @@ from newsfabric.amqp.stub import StubBroker, StubLink
 from newsfabric.messages.envelope import encode
 from newsfabric.topics import TopicPolicy, TopicTable
 from operations.mirror.carrier import Carrier, SendBuffer
-from operations.mirror.copying import Copying, Heard, carried_patterns
-from operations.mirror.ledger import Outcome
+from operations.mirror.copying import Candidate, Copying, carried_patterns
+from operations.mirror.share_record import Outcome
 
 TABLE = TopicTable(
     [
@@ -39,12 +39,12 @@ class Between:
         self.other.declare_exchange("publish")
         self.came = self.other.tap("publish")
         self.now = START_MS / 1000
-        self.heard: list[Heard] = []
+        self.heard: list[Candidate] = []
         self.outcomes: dict[int, list[Outcome]] = collections.defaultdict(list)
         self.carrier = Carrier(
             Copying(TABLE, share=share),
             clock=lambda: self.now,
-            on_heard=self.heard.append,
+            on_candidate=self.heard.append,
             on_outcome=lambda identity, outcome: self.outcomes[identity].append(outcome),
             buffer=buffer,
         )

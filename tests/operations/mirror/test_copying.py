@@ -14,7 +14,7 @@ from newsfabric.amqp.message import Message, Properties, Undecodable
 from newsfabric.messages.control import Canary, Tick, encode_canary, encode_tick
 from newsfabric.messages.envelope import IDENTITY_BITS, Envelope, encode, receive
 from newsfabric.topics import PublisherRights, TopicPolicy, TopicTable
-from operations.mirror.copying import Copying, Heard, carried_patterns, in_share
+from operations.mirror.copying import Candidate, Copying, carried_patterns, in_share
 
 NOW = START_MS / 1000
 PUBLIC = TopicPolicy(pattern="news.*", topic_class="gold")
@@ -28,13 +28,13 @@ shares = st.floats(0, 1)
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=50)
 
 
-def look(made: Envelope, **options: Any) -> Heard | str:
-    return Copying(TABLE, **{"share": 1.0, **options}).look(encode(made), NOW)
+def decide(made: Envelope, **options: Any) -> Candidate | str:
+    return Copying(TABLE, **{"share": 1.0, **options}).decide(encode(made), NOW)
 
 
 def copied(made: Envelope, **options: Any) -> Message:
-    found = look(made, **options)
-    assert isinstance(found, Heard)
+    found = decide(made, **options)
+    assert isinstance(found, Candidate)
     assert found.copy is not None
     return found.copy
 
@@ -57,7 +57,7 @@ def test_a_tenth_is_a_tenth() -> None:
 
 def test_what_isn_t_in_the_share_is_heard_and_doesn_t_go() -> None:
     made = next(each for n in range(100) if not in_share((each := envelope(n)).identity, 0.5))
-    assert look(made, share=0.5) == Heard("news.breaking", "gold", True, made.identity)
+    assert decide(made, share=0.5) == Candidate("news.breaking", "gold", True, made.identity)
 
 
 @given(
@@ -81,8 +81,8 @@ def test_the_other_fabric_finds_the_same_message(
         message_id=message_id, app_id=app_id, key=key, version=version, body=body,
         published_ms=published, expires_ms=None if life_ms is None else published + life_ms,
     )  # fmt: skip
-    found = look(made)
-    assert isinstance(found, Heard)
+    found = decide(made)
+    assert isinstance(found, Candidate)
     assert found.copy is not None
     there = receive(found.copy, now_ms=START_MS + 99)
     assert there.identity == found.identity_there
@@ -94,8 +94,8 @@ def test_the_other_fabric_finds_the_same_message(
 
 def test_with_a_message_id_the_identity_stays() -> None:
     made = envelope(3)
-    found = look(made)
-    assert isinstance(found, Heard)
+    found = decide(made)
+    assert isinstance(found, Candidate)
     assert found.taken_ms == START_MS
     assert (found.identity, found.identity_there) == (made.identity, made.identity)
 
@@ -115,13 +115,13 @@ def test_a_publisher_is_named_where_publishers_have_rights() -> None:
 
 @pytest.mark.parametrize("topic", ["user.42", "desk.planning"])
 def test_what_is_private_stays_unless_it_is_asked_for(topic: str) -> None:
-    assert look(envelope(topic=topic)) == "private"
+    assert decide(envelope(topic=topic)) == "private"
     assert copied(envelope(topic=topic), with_private=True).topic == topic
 
 
 def test_what_is_private_never_becomes_public_by_the_other_s_topics() -> None:
     opened = TopicTable([TopicPolicy(pattern="#")])
-    assert look(envelope(topic="user.42"), with_private=True, others=opened) == "public_there"
+    assert decide(envelope(topic="user.42"), with_private=True, others=opened) == "public_there"
 
 
 def test_the_queue_isn_t_even_bound_to_what_is_private() -> None:
@@ -144,23 +144,23 @@ def test_the_queue_isn_t_even_bound_to_what_is_private() -> None:
     ids=["tick", "canary", "operators' canary", "mark", "own", "own type"],
 )
 def test_what_the_fabric_says_to_itself_stays(message: Message) -> None:
-    assert Copying(TABLE, share=1.0).look(message, NOW) == "own"
+    assert Copying(TABLE, share=1.0).decide(message, NOW) == "own"
 
 
 def test_a_copy_of_a_copy_and_a_repeat_don_t_go_again() -> None:
     copying = Copying(TABLE, share=1.0)
     first, second = (encode(envelope(1, at=at, seq=at + 1)) for at in (0, 7))
-    assert isinstance(copying.look(first, NOW), Heard)
-    assert copying.look(second, NOW + 60) == "repeated"
-    assert isinstance(copying.look(second, NOW + 1000), Heard)
+    assert isinstance(copying.decide(first, NOW), Candidate)
+    assert copying.decide(second, NOW + 60) == "repeated"
+    assert isinstance(copying.decide(second, NOW + 1000), Candidate)
 
 
 def test_what_nobody_wants_any_more_stays() -> None:
-    assert look(envelope(expires_ms=START_MS)) == "expired"
+    assert decide(envelope(expires_ms=START_MS)) == "expired"
 
 
 def test_a_topic_of_nobody_s_stays() -> None:
-    assert look(envelope(topic="gossip.village")) == "unknown_topic"
+    assert decide(envelope(topic="gossip.village")) == "unknown_topic"
 
 
 HEADERS = st.dictionaries(
@@ -183,13 +183,13 @@ def test_whatever_comes_is_no_exception(
         Message("news.x", body, Properties(headers={**good.properties.headers, **headers},
                                            message_id=text, app_id=text)),
     ):  # fmt: skip
-        found = copying.look(message, NOW)
-        assert isinstance(found, str | Heard)
+        found = copying.decide(message, NOW)
+        assert isinstance(found, str | Candidate)
 
 
 def test_surrogates_of_a_text_that_was_no_utf8_are_unreadable() -> None:
     made = encode(envelope())
     broken = dataclasses.replace(made.properties, message_id="caf\udce9")
-    assert Copying(TABLE, share=1.0).look(dataclasses.replace(made, properties=broken), NOW) == (
+    assert Copying(TABLE, share=1.0).decide(dataclasses.replace(made, properties=broken), NOW) == (
         "unreadable"
     )

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from newsfabric.metrics import REGISTRY
-from operations.mirror.counters import Counters, observe
-from operations.mirror.ledger import Ledger
-from operations.mirror.readers_process import NOTHING_SAID
+from operations.mirror.counters import MirrorCounters, observe
+from operations.mirror.readers_process import NO_REPORT
+from operations.mirror.share_record import ShareRecord
 
 
 def value(name: str, **labels: str) -> float:
     return REGISTRY.get_sample_value(f"newsfabric_mirror_{name}", labels) or 0.0
 
 
-def hear(ledger: Ledger, identity: int) -> None:
-    ledger.note_original(
+def hear(record: ShareRecord, identity: int) -> None:
+    record.note_original(
         identity,
         topic_class="gold",
         taken=100.0,
@@ -26,8 +26,8 @@ def hear(ledger: Ledger, identity: int) -> None:
 
 
 def test_sums_are_told_once_however_often_one_tells() -> None:
-    counters, ledger = Counters(), Ledger(patience=5.0)
-    told: dict[str, Any] = {"left_out": {"private": 2}, "waiting": 3, "readers": NOTHING_SAID}
+    counters, record = MirrorCounters(), ShareRecord(patience=5.0)
+    told: dict[str, Any] = {"left_out": {"private": 2}, "waiting": 3, "readers": NO_REPORT}
     heard = value("heard_messages_total")
     left_out = value("left_out_messages_total", reason="private")
     taken = value("copies_total", **{"class": "gold", "outcome": "taken"})
@@ -37,13 +37,13 @@ def test_sums_are_told_once_however_often_one_tells() -> None:
         value("watched_messages_total", **delivered),
         value("watched_messages_total", **missing),
     )
-    hear(ledger, 1)
-    ledger.went(1, "sent", 100.0)
-    ledger.went(1, "taken", 100.1)
-    ledger.arrived("there", 1, connection=1, now=100.2)
-    ledger.judge(float("inf"))
+    hear(record, 1)
+    record.went(1, "sent", 100.0)
+    record.went(1, "taken", 100.1)
+    record.arrived("there", 1, connection=1, now=100.2)
+    record.judge(float("inf"))
     for _ in range(2):
-        counters.tell(ledger, heard=1, **told)
+        counters.update(record, heard=1, **told)
     assert value("heard_messages_total") == heard + 1
     assert value("left_out_messages_total", reason="private") == left_out + 2
     assert value("copies_total", **{"class": "gold", "outcome": "taken"}) == taken + 1
@@ -54,12 +54,12 @@ def test_sums_are_told_once_however_often_one_tells() -> None:
 
 
 def test_delays_are_told_as_they_come_and_none_is_negative() -> None:
-    ledger = Ledger(on_delay=observe)
+    record = ShareRecord(on_delay=observe)
     here = {"side": "here", "class": "gold"}
     before = value("delay_seconds_count", **here), value("delay_seconds_sum", **here)
     for identity in (1, 2):
-        hear(ledger, identity)
-    ledger.arrived("here", 1, connection=1, now=100.25)
-    ledger.arrived("here", 2, connection=1, now=99.0)
+        hear(record, identity)
+    record.arrived("here", 1, connection=1, now=100.25)
+    record.arrived("here", 2, connection=1, now=99.0)
     assert value("delay_seconds_count", **here) == before[0] + 2
     assert value("delay_seconds_sum", **here) == before[1] + 0.25

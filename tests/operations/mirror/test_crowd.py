@@ -132,7 +132,7 @@ def test_a_region_that_does_not_answer_has_no_readers_that_are_known() -> None:
 def test_what_is_no_number_in_bounds_counts_for_nothing(value: Any) -> None:
     wrong = region(readers=value, connects_per_second=value)
     assert read_board({"regions": [wrong, region(readers=3)]}) == Crowded(readers=3)
-    with pytest.raises(ValueError, match="not a board: no region says how many readers"):
+    with pytest.raises(ValueError, match="not a board: no region reports its readers"):
         read_board({"regions": [wrong]})
 
 

@@ -41,19 +41,19 @@ async def test_readers_come_read_and_leave_as_it_is_wanted() -> None:
     async with opened_box() as box:
         frontdesk.boxes = [box]
         async with ReadersProcess.start([frontdesk.url], ramp=100.0, seed=1) as readers:
-            readers.tell(crowd(5))
-            await until(lambda: readers.said["readers"] == 5)
+            readers.send_wanted(crowd(5))
+            await until(lambda: readers.last_report["readers"] == 5)
             assert frontdesk.asked == 5
             box.publish("news.breaking")
-            await until(lambda: readers.said["messages"] == 5)
-            readers.tell(crowd(2))
-            await until(lambda: readers.said["readers"] == 2)
-            readers.tell(crowd(2, connects=4.0))
+            await until(lambda: readers.last_report["messages"] == 5)
+            readers.send_wanted(crowd(2))
+            await until(lambda: readers.last_report["readers"] == 2)
+            readers.send_wanted(crowd(2, connects=4.0))
             # New readers replace others.
-            await until(lambda: readers.said["opened"] >= 8)
-            assert readers.said["failed"] == 0
-            assert readers.said["connect_p50_ms"] > 0
-        assert readers.said["trouble"] == "the readers' process has ended"
+            await until(lambda: readers.last_report["opened"] >= 8)
+            assert readers.last_report["failed"] == 0
+            assert readers.last_report["connect_p50_ms"] > 0
+        assert readers.last_report["trouble"] == "the readers' process has ended"
     await frontdesk.close()
 
 
@@ -63,12 +63,14 @@ async def test_where_nobody_lets_them_in_they_fail_ever_more_seldom_and_come_onc
         opened_box() as box,
         ReadersProcess.start([frontdesk.url], ramp=100.0, seed=1) as readers,
     ):
-        readers.tell(crowd(5))
-        await until(lambda: readers.said["failed"] > 0 and readers.said["turned_away"] > 0)
-        assert "no gateway in oregon is ready" in readers.said["trouble"]
+        readers.send_wanted(crowd(5))
+        await until(
+            lambda: readers.last_report["failed"] > 0 and readers.last_report["turned_away"] > 0
+        )
+        assert "no gateway in oregon is ready" in readers.last_report["trouble"]
         frontdesk.boxes = [box]
-        await until(lambda: readers.said["readers"] == 5)
-        assert readers.said["trouble"] == ""
+        await until(lambda: readers.last_report["readers"] == 5)
+        assert readers.last_report["trouble"] == ""
     await frontdesk.close()
 
 
@@ -77,10 +79,10 @@ async def test_a_gateway_that_dies_cuts_them_off_and_nobody_comes_in() -> None:
     async with ReadersProcess.start([frontdesk.url], ramp=100.0, seed=1) as readers:
         async with opened_box() as box:
             frontdesk.boxes = [box]
-            readers.tell(crowd(3))
-            await until(lambda: readers.said["readers"] == 3)
+            readers.send_wanted(crowd(3))
+            await until(lambda: readers.last_report["readers"] == 3)
             frontdesk.boxes = []
-        await until(lambda: readers.said["cut_off"] == 3)
+        await until(lambda: readers.last_report["cut_off"] == 3)
     await frontdesk.close()
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operations.mirror.ledger import Ledger
 from operations.mirror.report import closing_lines, failures, plain, rows
 from operations.mirror.run import MirrorOptions
+from operations.mirror.share_record import ShareRecord
 
 
 @given(st.text(max_size=400))
@@ -19,19 +19,23 @@ def test_words_of_the_other_fabric_are_one_short_line(text: str) -> None:
 
 def document(*, there: int = 2, outcome: str = "taken") -> dict[str, object]:
     """Return a report of two gold messages; the observer there had ``there`` after 20 ms."""
-    ledger = Ledger()
+    record = ShareRecord()
     for identity in range(2):
-        ledger.note_original(
+        record.note_original(
             identity, topic_class="gold", taken=99.99, now=100.0,
             watched_here=True, watched_there=True,
         )  # fmt: skip
-        ledger.went(identity, "sent", 100.0)
-        ledger.went(identity, outcome, 100.0)  # type: ignore[arg-type]
-        ledger.arrived("here", identity, connection=1, now=100.0)
+        record.went(identity, "sent", 100.0)
+        record.went(identity, outcome, 100.0)  # type: ignore[arg-type]
+        record.arrived("here", identity, connection=1, now=100.0)
     for identity in range(there):
-        ledger.arrived("there", identity, connection=1, now=100.02)
-    ledger.judge(float("inf"))
-    return {"classes": {name: tally.document() for name, tally in ledger.tallies.items()}}
+        record.arrived("there", identity, connection=1, now=100.02)
+    record.judge(float("inf"))
+    return {
+        "classes": {
+            name: class_sums.class_document() for name, class_sums in record.by_class.items()
+        }
+    }
 
 
 def test_without_a_fail_option_nothing_is_a_failure() -> None:

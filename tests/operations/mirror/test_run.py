@@ -18,10 +18,10 @@ from newsfabric.amqp.stub import StubBroker, StubLink
 from newsfabric.messages.envelope import encode, receive, routed
 from newsfabric.settings import Credentials
 from newsfabric.topics import TopicPolicy, TopicTable
-from operations.mirror.ledger import SETTLED
-from operations.mirror.place import Place
+from operations.mirror.place import MirroredFabric
 from operations.mirror.report import failures, live_line, rows
 from operations.mirror.run import Mirror, MirrorOptions, run_mirror
+from operations.mirror.share_record import SETTLED
 
 TABLE = TopicTable(
     [
@@ -67,8 +67,8 @@ class Stage:
         )  # fmt: skip
         self.there.send(encode(made))
 
-    def tally(self, name: Any = "gold") -> dict[str, Any]:
-        return self.mirror.ledger.tallies[name].document()
+    def class_sums(self, name: Any = "gold") -> dict[str, Any]:
+        return self.mirror.record.by_class[name].class_document()
 
     async def watched(self, topic: str = TOPIC) -> None:
         """Wait until both observers watch ``topic``."""
@@ -102,8 +102,8 @@ class Stage:
         return await task
 
 
-def place(desk: Frontdesk) -> Place:
-    return Place(
+def place(desk: Frontdesk) -> MirroredFabric:
+    return MirroredFabric(
         region="oregon", core_urls=(), client_urls=(), endpoints_urls=(desk.url,),
         board_url="http://127.0.0.1:1/board.json", credentials=Credentials(), topics=TABLE,
     )  # fmt: skip
@@ -137,7 +137,7 @@ async def test_what_is_routed_here_is_seen_there_and_both_are_compared() -> None
         for _ in range(5):
             stage.here.publish()
             stage.here.publish("video.feed")
-        delays = [stage.mirror.ledger.tallies[c].sides["there"].delays for c in ("gold", "bronze")]
+        delays = [stage.mirror.record.by_class[c].sides["there"].delays for c in ("gold", "bronze")]
         await until(lambda: [each.count for each in delays] == [5, 5])
         await until(lambda: stage.lines)
         document = await stage.end(task)
@@ -161,7 +161,7 @@ async def test_what_the_other_loses_is_missing_there_alone() -> None:
         stage.loses = lambda message: message.body == b'{"n": 1}'
         for n in range(3):
             stage.here.publish(body={"n": n})
-        await until(lambda: stage.mirror.ledger.tallies["gold"].sides["there"].delays.count == 2)
+        await until(lambda: stage.mirror.record.by_class["gold"].sides["there"].delays.count == 2)
         document = await stage.end(task)
     gold = document["classes"]["gold"]
     assert gold["here"]["missing"] == 0
@@ -183,7 +183,7 @@ async def test_an_other_fabric_that_is_away_costs_the_original_nothing() -> None
             stage.later += SETTLED
             for _ in range(3):
                 stage.here.publish()
-            delays = stage.mirror.ledger.tallies["gold"].sides["here"].delays
+            delays = stage.mirror.record.by_class["gold"].sides["here"].delays
             await until(lambda: delays.count == 3)
             document = await stage.end(task)
     gold = document["classes"]["gold"]
@@ -201,8 +201,8 @@ async def test_an_other_fabric_that_refuses_everything_is_said() -> None:
         await stage.watched()
         stage.client.nacks = True
         stage.here.publish()
-        await until(lambda: stage.tally()["outcomes"].get("refused") == 1)
-        assert "refused 1" in live_line(stage.mirror.document(), stage.mirror.ledger)
+        await until(lambda: stage.class_sums()["outcomes"].get("refused") == 1)
+        assert "refused 1" in live_line(stage.mirror.mirror_document(), stage.mirror.record)
         document = await stage.end(task)
     assert document["classes"]["gold"]["there"]["missing_by_outcome"] == {"refused": 1}
     assert "refused" in document["messages"]["last_refusal"]
@@ -213,7 +213,7 @@ async def test_a_gateway_there_that_dies_in_the_middle_is_told_as_that_and_not_a
         await stage.watched()
         stage.loses = lambda _: True
         stage.here.publish()
-        await until(lambda: stage.tally()["outcomes"].get("taken") == 2)
+        await until(lambda: stage.class_sums()["outcomes"].get("taken") == 2)
         observer = stage.mirror.observers["there"]
         stage.desks[1].boxes = []
         await stage.close_gateway_there()
@@ -232,7 +232,7 @@ async def test_private_messages_stay_and_with_private_they_go_unwatched() -> Non
         assert document["messages"]["heard"] == 1
     async with staged(with_private=True) as stage, stage.running() as task:
         stage.here.publish("user.42")
-        await until(lambda: stage.tally("silver")["outcomes"].get("taken") == 1)
+        await until(lambda: stage.class_sums("silver")["outcomes"].get("taken") == 1)
         document = await stage.end(task)
         assert stage.mirror.observers["here"]._wanted == {}
         assert document["classes"]["silver"]["there"]["watched"] == 0

@@ -13,8 +13,8 @@ from rich.cells import cell_len
 from operations.board_document import parse_board
 from operations.top import words
 from operations.top.lines import TABLES, Sort, View, fitting
-from operations.top.screen import TRAIL, Feed, Trail, listing, screen
-from operations.top.state import BY_KEY, FOLLOWED, Followed, State
+from operations.top.screen import TRAIL, BoardState, Trail, listing, screen
+from operations.top.state import BY_KEY, FOLLOWED, FollowedThing, ViewState
 
 
 def document() -> dict[str, Any]:
@@ -39,13 +39,13 @@ def document() -> dict[str, Any]:
     )
 
 
-def shown(state: State, width: int = 80, height: int = 24, **feed: Any) -> list[str]:
-    made = Feed(board=parse_board(document()), **feed)
+def shown(state: ViewState, width: int = 80, height: int = 24, **feed: Any) -> list[str]:
+    made = BoardState(board=parse_board(document()), **feed)
     return [row.plain for row in screen(made, state, Trail(), width, height)]
 
 
 def test_a_terminal_of_80_columns_has_what_matters_of_a_box() -> None:
-    rows = shown(State())
+    rows = shown(ViewState())
     assert rows[0].rstrip() == (
         "newsfabric top  oregon-frontdesk-1 in oregon  0.1.0                 11:06:40 UTC"
     )
@@ -66,14 +66,14 @@ def test_a_terminal_of_80_columns_has_what_matters_of_a_box() -> None:
 
 
 def test_more_columns_show_more_and_fewer_what_is_needed_most() -> None:
-    assert any("WAITS FOR" in row for row in shown(State(), width=160))
-    narrow = "\n".join(shown(State(), width=60))
+    assert any("WAITS FOR" in row for row in shown(ViewState(), width=160))
+    narrow = "\n".join(shown(ViewState(), width=60))
     assert "P99" in narrow
     assert "CONN/S" not in narrow
 
 
 def test_a_screen_without_room_for_reasons_shows_boxes() -> None:
-    rows = shown(State(), height=14)
+    rows = shown(ViewState(), height=14)
     assert not any("is silent" in row for row in rows)
     assert sum("oregon-retail-" in row for row in rows) >= 6
 
@@ -81,8 +81,8 @@ def test_a_screen_without_room_for_reasons_shows_boxes() -> None:
 def test_the_selected_line_is_always_on_the_screen() -> None:
     made = parse_board(document())
     for n in range(1, 31):
-        state = State(selected=f"oregon/oregon-retail-{n}")
-        rows = screen(Feed(board=made), state, Trail(), 80, 24)
+        state = ViewState(selected=f"oregon/oregon-retail-{n}")
+        rows = screen(BoardState(board=made), state, Trail(), 80, 24)
         (row,) = [row for row in rows if "reverse" in str(row.style)]
         assert row.plain.startswith(f"oregon-retail-{n} ")
 
@@ -93,11 +93,11 @@ def test_one_box_is_followed_with_its_figures_and_bars() -> None:
         "figures": {"gateway_delay_seconds.p99": 0.0115, "x_timestamp_seconds.y": 1797206400}
     }
     trail = Trail()
-    followed = Followed(View.BOXES, "oregon-retail-1", None)
+    followed = FollowedThing(View.BOXES, "oregon-retail-1", None)
     for readers in (0, 5, 10):
         made["regions"][0]["boxes"][0]["readers"] = readers
         trail.note(followed, parse_board(made))
-    rows = screen(Feed(board=parse_board(made)), State(followed=followed), trail, 80, 40)
+    rows = screen(BoardState(board=parse_board(made)), ViewState(followed=followed), trail, 80, 40)
     text = "\n".join(row.plain.rstrip() for row in rows)
     assert "box oregon-retail-1\nready\nreaders 10 of 1000   engine native" in text
     assert "readers                 10  ▁▅█" in text
@@ -106,10 +106,14 @@ def test_one_box_is_followed_with_its_figures_and_bars() -> None:
 
 
 def test_a_topic_is_followed_in_each_region() -> None:
-    rows = "\n".join(shown(State(followed=Followed(View.TOPICS, "news.breaking")), height=30))
+    rows = "\n".join(
+        shown(ViewState(followed=FollowedThing(View.TOPICS, "news.breaking")), height=30)
+    )
     assert "oregon                13/s" in rows.replace("12/s", "13/s")
     assert "dublin               2.0/s" in rows
-    assert "busiest" in "\n".join(shown(State(followed=Followed(View.TOPICS, "none")), height=30))
+    assert "busiest" in "\n".join(
+        shown(ViewState(followed=FollowedThing(View.TOPICS, "none")), height=30)
+    )
 
 
 def dead_dublin() -> dict[str, Any]:
@@ -131,8 +135,8 @@ def dead_dublin() -> dict[str, Any]:
 
 
 def of_dead_dublin(view: View, **state: Any) -> list[tuple[str, str]]:
-    made = Feed(board=parse_board(dead_dublin()))
-    rows = screen(made, State(view=view, selected="-", **state), Trail(), 160, 24)
+    made = BoardState(board=parse_board(dead_dublin()))
+    rows = screen(made, ViewState(view=view, selected="-", **state), Trail(), 160, 24)
     return [(" ".join(row.plain.split()), str(row.style)) for row in rows]
 
 
@@ -159,39 +163,39 @@ def test_what_was_not_heard_for_long_is_grey_in_every_table() -> None:
 
 
 def test_a_followed_box_that_was_not_heard_for_long_says_so() -> None:
-    rows = of_dead_dublin(View.BOXES, followed=Followed(View.BOXES, "dublin-retail-1"))
+    rows = of_dead_dublin(View.BOXES, followed=FollowedThing(View.BOXES, "dublin-retail-1"))
     assert ("not heard for 40s", "dim") in rows
 
 
 def test_what_is_followed_and_has_gone_is_said() -> None:
-    rows = shown(State(followed=Followed(View.BOXES, "oregon-retail-99")), height=30)
+    rows = shown(ViewState(followed=FollowedThing(View.BOXES, "oregon-retail-99")), height=30)
     assert any(row.startswith("is not on this board") for row in rows)
 
 
 def test_events_of_the_followed_box_are_below_it() -> None:
-    rows = shown(State(followed=Followed(View.BOXES, "oregon-retail-30")), height=40)
+    rows = shown(ViewState(followed=FollowedThing(View.BOXES, "oregon-retail-30")), height=40)
     assert "11:06:41  oregon-retail-30 has been silent for 3 s" in [row.rstrip() for row in rows]
 
 
 def test_an_old_board_says_how_old_and_a_notice_says_whose_it_is() -> None:
-    rows = shown(State(), old_ms=12_000.0, notice="this is dublin's")
+    rows = shown(ViewState(), old_ms=12_000.0, notice="this is dublin's")
     assert rows[0].endswith("12s old")
     assert rows[1].rstrip() == "! this is dublin's"
-    assert shown(State(paused=True))[0].endswith("paused 11:06:40")
+    assert shown(ViewState(paused=True))[0].endswith("paused 11:06:40")
 
 
 def test_a_filter_that_nothing_has_says_so() -> None:
-    assert any("nothing with 'zzz'" in row for row in shown(State(filter="zzz")))
+    assert any("nothing with 'zzz'" in row for row in shown(ViewState(filter="zzz")))
 
 
 def test_help_names_every_key() -> None:
-    text = "\n".join(shown(State(help=True)))
-    assert all(action.says[:28] in text for action in BY_KEY.values())
+    text = "\n".join(shown(ViewState(help=True)))
+    assert all(action.text[:28] in text for action in BY_KEY.values())
 
 
 def test_wide_letters_do_not_move_what_stands_behind_them() -> None:
     made = board(region("oregon", boxes=[box("日本語" * 20), box("b")]))
-    rows = screen(Feed(board=parse_board(made)), State(), Trail(), 80, 24)
+    rows = screen(BoardState(board=parse_board(made)), ViewState(), Trail(), 80, 24)
     assert {cell_len(row.plain) for row in rows} == {80}
 
 
@@ -202,18 +206,22 @@ def test_wide_letters_do_not_move_what_stands_behind_them() -> None:
     st.integers(1, 60),
     st.booleans(),
     st.text(max_size=3),
-    st.sampled_from([None, *(Followed(v, "oregon-retail-1") for v in sorted(FOLLOWED))]),
+    st.sampled_from([None, *(FollowedThing(v, "oregon-retail-1") for v in sorted(FOLLOWED))]),
 )
 def test_a_screen_has_its_size_whatever_is_looked_at(
-    view: View, sort: Sort, width: int, height: int, on: bool, text: str, one: Followed | None
+    view: View, sort: Sort, width: int, height: int, on: bool, text: str, one: FollowedThing | None
 ) -> None:
-    state = State(view=view, sort=sort, reverse=on, help=on and not text, filter=text, followed=one)
-    rows = screen(Feed(board=parse_board(document()), notice=text), state, Trail(), width, height)
+    state = ViewState(
+        view=view, sort=sort, reverse=on, help=on and not text, filter=text, followed=one
+    )
+    rows = screen(
+        BoardState(board=parse_board(document()), notice=text), state, Trail(), width, height
+    )
     assert [cell_len(row.plain) for row in rows] == [width] * height
 
 
 def test_a_listing_has_every_line_and_no_keys() -> None:
-    rows = [row.plain for row in listing(parse_board(document()), State(), 100)]
+    rows = [row.plain for row in listing(parse_board(document()), ViewState(), 100)]
     assert sum(row.startswith("oregon-retail-") for row in rows) == 30
     assert not any("quit" in row for row in rows)
 
@@ -221,11 +229,11 @@ def test_a_listing_has_every_line_and_no_keys() -> None:
 def test_the_trail_is_bounded_and_begins_anew_with_another_thing() -> None:
     trail = Trail()
     made = parse_board(document())
-    one = Followed(View.BOXES, "oregon-retail-1", "oregon")
+    one = FollowedThing(View.BOXES, "oregon-retail-1", "oregon")
     for _ in range(2 * TRAIL):
         trail.note(one, made)
     assert len(trail.of("readers")) == TRAIL
-    trail.note(Followed(View.BOXES, "oregon-retail-2", "oregon"), made)
+    trail.note(FollowedThing(View.BOXES, "oregon-retail-2", "oregon"), made)
     assert trail.of("readers") == [200.0]
 
 

@@ -13,7 +13,16 @@ from operations.board_document import Board, parse_board
 from operations.top import keys
 from operations.top.lines import Sort, View
 from operations.top.screen import lines_of
-from operations.top.state import ACTIONS, BY_KEY, MAX_FILTER, Effect, Followed, Seen, State, press
+from operations.top.state import (
+    ACTIONS,
+    BY_KEY,
+    MAX_FILTER,
+    Effect,
+    FollowedThing,
+    KeyContext,
+    ViewState,
+    press,
+)
 
 
 def three_boxes() -> Board:
@@ -22,11 +31,11 @@ def three_boxes() -> Board:
     return parse_board(board(region("oregon", boxes=boxes, topics=topics)))
 
 
-def after(typed: list[str], state: State | None = None) -> State:
-    state = state or State()
+def after(typed: list[str], state: ViewState | None = None) -> ViewState:
+    state = state or ViewState()
     for key in typed:
-        changed = press(state, key, Seen(lines_of(three_boxes(), state), 2))
-        assert isinstance(changed, State)
+        changed = press(state, key, KeyContext(lines_of(three_boxes(), state), 2))
+        assert isinstance(changed, ViewState)
         state = changed
     return state
 
@@ -61,16 +70,16 @@ def test_the_arrows_select_and_stop_at_the_ends() -> None:
 
 def test_the_selection_stays_with_its_line_when_the_order_changes() -> None:
     state = after([keys.DOWN, "n"])
-    assert Seen(lines_of(three_boxes(), state), 9).position(state.selected) == 1
+    assert KeyContext(lines_of(three_boxes(), state), 9).position(state.selected) == 1
     state = after([keys.END, "n"])
-    assert Seen(lines_of(three_boxes(), state), 9).position(state.selected) == 0
+    assert KeyContext(lines_of(three_boxes(), state), 9).position(state.selected) == 0
 
 
 def test_enter_follows_one_and_escape_goes_back() -> None:
     state = after([keys.DOWN, keys.ENTER])
-    assert state.followed == Followed(View.BOXES, "b", "oregon")
+    assert state.followed == FollowedThing(View.BOXES, "b", "oregon")
     assert after([keys.ESCAPE], state).followed is None
-    assert after(["5", keys.ENTER]).followed == Followed(View.TOPICS, "news.a", None)
+    assert after(["5", keys.ENTER]).followed == FollowedThing(View.TOPICS, "news.a", None)
     assert after(["7", keys.ENTER]).followed is None
 
 
@@ -85,14 +94,14 @@ def test_a_filter_is_typed_letter_by_letter() -> None:
 
 def test_any_key_leaves_the_help() -> None:
     assert after(["?"]).help
-    assert after(["?", "3"]) == State()
+    assert after(["?", "3"]) == ViewState()
 
 
 def test_q_and_an_interrupt_end_it_also_while_a_filter_is_typed() -> None:
-    seen = Seen((), 1)
-    assert press(State(), "q", seen) is Effect.QUIT
-    assert press(State(typing=True), keys.INTERRUPT, seen) is Effect.QUIT
-    assert press(State(), "f", seen) is Effect.NEXT_DESK
+    seen = KeyContext((), 1)
+    assert press(ViewState(), "q", seen) is Effect.QUIT
+    assert press(ViewState(typing=True), keys.INTERRUPT, seen) is Effect.QUIT
+    assert press(ViewState(), "f", seen) is Effect.NEXT_FRONTDESK
 
 
 def test_no_key_has_two_meanings() -> None:
@@ -101,7 +110,7 @@ def test_no_key_has_two_meanings() -> None:
 
 @given(st.lists(st.sampled_from(sorted(BY_KEY)) | st.characters()))
 def test_no_series_of_keys_fails(typed: list[str]) -> None:
-    state = State()
+    state = ViewState()
     for key in typed:
-        changed = press(state, key, Seen(lines_of(three_boxes(), state), 3))
-        state = changed if isinstance(changed, State) else dataclasses.replace(state)
+        changed = press(state, key, KeyContext(lines_of(three_boxes(), state), 3))
+        state = changed if isinstance(changed, ViewState) else dataclasses.replace(state)

@@ -19,7 +19,7 @@ from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 from newsfabric.amqp import Links
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.errors import ConfigError, StoreUnavailable
-from newsfabric.messages.mailbox import MARK_KEY, Kept, UserMark, encode_mark
+from newsfabric.messages.mailbox import MARK_KEY, KeptMessage, UserMark, encode_mark
 from newsfabric.store.memory import MemoryStore
 from newsfabric.store.rules import clock_ms
 from newsfabric.topics import TopicTable
@@ -42,7 +42,7 @@ class UnreachableStore(MemoryStore):
 class Away(MemoryStore):
     """A store that answers health checks, but fails when it is used."""
 
-    async def kept(self, topic: str, id: str) -> Kept | None:
+    async def kept(self, topic: str, id: str) -> KeptMessage | None:
         raise StoreUnavailable("gone")
 
 
@@ -147,13 +147,13 @@ async def test_it_stops_in_time_and_leaves_to_the_others_what_the_store_cant_do(
         await until(lambda: service.readiness().waiting_for == ("store",))
     core.link.lose()
     assert core.broker.depth("mailbox") == 1
-    assert "oregon-mailbox-1 leaves 1 deliveries to the others" in caplog.text
+    assert "oregon-mailbox-1 stops with 1 deliveries unprocessed" in caplog.text
 
 
 async def test_what_a_service_fails_with_twice_is_rejected_and_the_rest_goes_on(
     core: CoreCluster, make: Any, monkeypatch: pytest.MonkeyPatch, expect_error_log: Any
 ):
-    expect_error_log("given back")
+    expect_error_log("requeued")
     expect_error_log("failed twice with a message")
     service = make(core)
     offers: list[bool] = []

@@ -7,7 +7,7 @@ from hanging import HangingBroker, brokers, spread
 
 from newsfabric.amqp import Delivery, Message, Properties
 from newsfabric.topology import Bounds
-from wholesale.common.own_queue import Heard, consume_own
+from wholesale.common.own_queue import FirstDeliveries, consume_own
 
 BOUNDS = Bounds(max_length=100, max_bytes=1 << 20, message_ttl_ms=60_000)
 
@@ -88,14 +88,14 @@ async def test_from_one_broker_all_is_taken_however_often_it_says_the_same():
 
 
 def test_the_same_words_of_another_or_for_another_are_others():
-    heard = Heard()
+    heard = FirstDeliveries()
     words = [said("x", user_id=user, correlation_id=id) for user in "ab" for id in "12"]
     assert [heard.is_new(each, 1) for each in words] == [True] * 4
     assert [heard.is_new(each, 2) for each in words] == [False] * 4
 
 
 def test_the_oldest_is_forgotten_when_there_is_too_much():
-    heard = Heard(most=2)
+    heard = FirstDeliveries(most=2)
     for body in ("1", "2", "3"):
         assert heard.is_new(said(body), 1)
     assert [heard.is_new(said(body), 2) for body in ("3", "2")] == [False, False]

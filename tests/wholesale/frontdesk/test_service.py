@@ -113,8 +113,7 @@ async def test_what_a_box_reports_in_anothers_name_is_dropped_and_said(
     assert f'outcome="forged"}} {before + 2}' in await metrics(house)
     # The second line within ten seconds isn't logged.
     assert [line for line in caplog.messages if "load report" in line] == [
-        "a load report of 'oregon-retail-2' came from user 'box.oregon-retail-1': not believed"
-        " (and 0 more)"
+        "rejected a load report of 'oregon-retail-2' from user 'box.oregon-retail-1' (and 0 more)"
     ]
 
 

@@ -20,7 +20,7 @@ from newsfabric import metrics, topology
 from newsfabric.amqp import Message, Properties
 from newsfabric.errors import LinkRefused, StoreError, StoreUnavailable
 from newsfabric.messages.envelope import Envelope
-from newsfabric.messages.mailbox import MARK, MARK_KEY, Kept, MarkKind, UserMark, encode_mark
+from newsfabric.messages.mailbox import MARK, MARK_KEY, KeptMessage, MarkKind, UserMark, encode_mark
 from newsfabric.store import Store
 from newsfabric.store.memory import MemoryStore
 from wholesale.common.source import QueueSource
@@ -42,7 +42,7 @@ class FailingStore(MemoryStore):
         if self.fails and self.fails[0][0] == call:
             raise self.fails.pop(0)[1]
 
-    async def kept(self, topic: str, id: str) -> Kept | None:
+    async def kept(self, topic: str, id: str) -> KeptMessage | None:
         self._fail("kept")
         return await super().kept(topic, id)
 
@@ -108,7 +108,7 @@ async def test_a_mark_is_written_and_announced_to_devices_and_to_the_publishers_
     async with marking(core) as made:
         send(core, marked())
         await settled(core, made)
-    assert await core.store.kept("user.42", LETTER.id) == Kept(LETTER, (marked(),))
+    assert await core.store.kept("user.42", LETTER.id) == KeptMessage(LETTER, (marked(),))
     told, noted = core.arrived("intake")
     assert told.topic == "user.42"
     assert told.properties.type == "_fabric.mark"
@@ -168,7 +168,7 @@ async def test_a_mark_that_is_there_is_announced_again_as_it_was_made(core: Core
         await settled(core, made)
     told = core.arrived("intake")
     assert told[:2] == told[2:]
-    assert (await core.store.kept("user.42", LETTER.id)) == Kept(LETTER, (marked(at=10),))
+    assert (await core.store.kept("user.42", LETTER.id)) == KeptMessage(LETTER, (marked(at=10),))
     assert value(counters.REPEATED) == repeated + 1
 
 
@@ -188,7 +188,7 @@ async def test_the_earlier_of_two_marks_stands_though_it_comes_later(core: CoreC
         await settled(core, made)
         send(core, marked(at=10))
         await settled(core, made)
-    assert (await core.store.kept("user.42", LETTER.id)) == Kept(LETTER, (marked(at=10),))
+    assert (await core.store.kept("user.42", LETTER.id)) == KeptMessage(LETTER, (marked(at=10),))
 
 
 async def test_a_gateway_whose_clock_is_ahead_marks_nothing_in_the_future(core: CoreCluster):
@@ -290,7 +290,7 @@ async def test_a_mark_on_what_comes_a_little_later_is_carried_out_then(core: Cor
         await until(lambda: len(core.arrived("intake")) == 2)
         await core.store.write([late])
         await settled(core, made)
-    assert await core.store.kept("user.42", late.id) == Kept(late, (marked(letter=late),))
+    assert await core.store.kept("user.42", late.id) == KeptMessage(late, (marked(letter=late),))
     assert len(core.arrived("intake")) == 4
 
 
@@ -308,7 +308,7 @@ async def test_a_mark_on_what_isnt_there_comes_to_nothing(
         await settled(core, made)
     assert value(counters.UNKNOWN) == unknown + 2
     assert core.arrived("intake") == []
-    assert await core.store.mailboxes(["user.43"], limit=9) == [[Kept(theirs)]]
+    assert await core.store.mailboxes(["user.43"], limit=9) == [[KeptMessage(theirs)]]
 
 
 @pytest.mark.parametrize("problem", [StoreError("garbage"), RecursionError("garbage")])
@@ -423,5 +423,5 @@ async def test_what_may_not_be_announced_is_given_up_and_holds_nobody_back(core:
     assert told >= {"user.3", "user.4", "user.5"}
     assert "user.42" not in told
     # It is in the store all the same.
-    assert await core.store.kept("user.42", LETTER.id) == Kept(LETTER, (marked(),))
+    assert await core.store.kept("user.42", LETTER.id) == KeptMessage(LETTER, (marked(),))
     assert value(counters.FAILED) == failed + 1

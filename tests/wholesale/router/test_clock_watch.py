@@ -39,7 +39,7 @@ class Clocks:
         self.now += ms / 1000
 
 
-class Store(MemoryStore):
+class ClockedStore(MemoryStore):
     """A store with a clock of its own."""
 
     def __init__(self, clocks: Clocks) -> None:
@@ -66,13 +66,13 @@ def clocks() -> Clocks:
 
 
 @pytest.fixture
-def store(clocks: Clocks, monkeypatch: pytest.MonkeyPatch) -> Store:
+def store(clocks: Clocks, monkeypatch: pytest.MonkeyPatch) -> ClockedStore:
     monkeypatch.setattr(clock_watch, "COMPARE", 0.01)
-    return Store(clocks)
+    return ClockedStore(clocks)
 
 
 @pytest.fixture
-def core(core: CoreCluster, store: Store) -> CoreCluster:
+def core(core: CoreCluster, store: ClockedStore) -> CoreCluster:
     core.store, core.topics = store, TOPICS
     return core
 
@@ -111,7 +111,7 @@ def times(core: CoreCluster) -> list[int]:
 
 
 async def test_a_clock_that_is_set_back_with_the_stores_gives_no_earlier_times(
-    core: CoreCluster, clocks: Clocks, store: Store
+    core: CoreCluster, clocks: Clocks, store: ClockedStore
 ):
     async with router_of(core, clocks) as router:
         await until(lambda: router.stream.numbering.is_listed)
@@ -133,7 +133,7 @@ async def test_a_clock_that_is_set_back_with_the_stores_gives_no_earlier_times(
 
 
 async def test_a_log_begins_later_than_all_that_the_directory_tells(
-    core: CoreCluster, clocks: Clocks, store: Store
+    core: CoreCluster, clocks: Clocks, store: ClockedStore
 ):
     # A running log of another region, an ended one, and one of a release that told no time.
     dublin = Log("dublin", "dublin-router-1", EPOCH - 9 * HOUR)
@@ -150,7 +150,7 @@ async def test_a_log_begins_later_than_all_that_the_directory_tells(
 
 
 async def test_a_row_that_tells_a_time_of_another_year_sets_no_clock(
-    core: CoreCluster, clocks: Clocks, store: Store, expect_error_log
+    core: CoreCluster, clocks: Clocks, store: ClockedStore, expect_error_log
 ):
     """A bit has flipped in its version: all later ids would have the time of that year."""
     expect_error_log("more than a day ahead: it isn't believed")
@@ -165,7 +165,7 @@ async def test_a_row_that_tells_a_time_of_another_year_sets_no_clock(
 
 
 async def test_a_router_whose_clock_is_years_behind_believes_the_directory_once_it_is_right(
-    core: CoreCluster, clocks: Clocks, store: Store, expect_error_log
+    core: CoreCluster, clocks: Clocks, store: ClockedStore, expect_error_log
 ):
     expect_error_log("clock and the store's are")
     dublin = Log("dublin", "dublin-router-1", EPOCH - HOUR)
@@ -180,21 +180,23 @@ async def test_a_router_whose_clock_is_years_behind_believes_the_directory_once_
         assert router.stream.log.epoch == EPOCH + 5_001
 
 
-async def test_rows_tell_the_time_of_their_writing(core: CoreCluster, clocks: Clocks, store: Store):
+async def test_rows_tell_the_time_of_their_writing(
+    core: CoreCluster, clocks: Clocks, store: ClockedStore
+):
     async with router_of(core, clocks) as router:
         clocks.go_on(4_000)
         core.publish(message(message_id="1"))
         await core.none_owed(router)
         log = router.stream.log
         await until(lambda: store._directory[log].low == 1)
-        assert store._directory[log].told_ms == EPOCH + 4_000
+        assert store._directory[log].stated_ms == EPOCH + 4_000
 
 
 @pytest.mark.sockets
 async def test_a_router_whose_clock_is_wrong_when_it_starts_waits_and_takes_nothing(
     core: CoreCluster,
     clocks: Clocks,
-    store: Store,
+    store: ClockedStore,
     monkeypatch: pytest.MonkeyPatch,
     expect_error_log: Any,
 ):
@@ -216,7 +218,7 @@ async def test_a_router_whose_clock_is_wrong_when_it_starts_waits_and_takes_noth
 async def test_a_router_whose_clock_goes_wrong_gives_back_what_it_hasnt_numbered(
     core: CoreCluster,
     clocks: Clocks,
-    store: Store,
+    store: ClockedStore,
     monkeypatch: pytest.MonkeyPatch,
     expect_error_log: Any,
 ):
@@ -235,7 +237,7 @@ async def test_a_router_whose_clock_goes_wrong_gives_back_what_it_hasnt_numbered
 
 
 async def test_what_a_router_has_not_numbered_when_its_clock_goes_wrong_it_can_give_back(
-    core: CoreCluster, clocks: Clocks, store: Store, expect_error_log: Any
+    core: CoreCluster, clocks: Clocks, store: ClockedStore, expect_error_log: Any
 ):
     expect_error_log("are 3600 s apart")
     async with router_of(core, clocks) as wrong:
@@ -267,11 +269,11 @@ async def test_nor_where_the_store_tells_no_time():
 
 
 async def test_a_store_that_is_away_is_asked_again(
-    core: CoreCluster, clocks: Clocks, store: Store, caplog: pytest.LogCaptureFixture
+    core: CoreCluster, clocks: Clocks, store: ClockedStore, caplog: pytest.LogCaptureFixture
 ):
     store.is_away = True
     async with router_of(core, clocks) as router:
-        await until(lambda: "can't ask the store what time it is" in caplog.text)
+        await until(lambda: "can't read the store's clock" in caplog.text)
         store.is_away = False
         core.publish(message(message_id="1"))
         await core.none_owed(router)

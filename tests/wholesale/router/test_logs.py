@@ -15,7 +15,7 @@ from newsfabric.amqp.message import Message
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.messages.envelope import Envelope
-from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number, State
+from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number, NumberState
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 from wholesale.router import closer, closing, counters, listing, storing
@@ -28,7 +28,7 @@ LOG = Log("oregon", "oregon-router-1", EPOCH)
 TOPICS = TopicTable([TopicPolicy(pattern="news.#", ttl=3_600.0)])
 
 
-class Store(MemoryStore):
+class UnreliableStore(MemoryStore):
     """A store whose directory, and whose writes of messages, can be away."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Store(MemoryStore):
     async def rows(self) -> list[DirectoryRow]:
         return await self.directory("oregon", DAY)
 
-    async def states(self, log: Log = LOG) -> dict[int, State]:
+    async def states(self, log: Log = LOG) -> dict[int, NumberState]:
         found = await self.numbers(log, first=1, last=100, limit=100)
         return {number.seq: number.state for number in found}
 
@@ -85,13 +85,13 @@ async def core(monkeypatch: pytest.MonkeyPatch) -> CoreCluster:
     for module, name in ((listing, "BEAT"), (closer, "LOOK"), (router_module, "TICK_SECONDS")):
         monkeypatch.setattr(module, name, 0.01)
     broker = StubBroker()
-    core = CoreCluster(broker, broker.connect(), Store(), TOPICS)
+    core = CoreCluster(broker, broker.connect(), UnreliableStore(), TOPICS)
     await core.open()
     return core
 
 
-def store_of(core: CoreCluster) -> Store:
-    assert isinstance(core.store, Store)
+def store_of(core: CoreCluster) -> UnreliableStore:
+    assert isinstance(core.store, UnreliableStore)
     return core.store
 
 
@@ -105,7 +105,7 @@ async def test_nothing_is_numbered_before_the_log_is_in_the_directory(core: Core
         assert router.stream.seq == 0
         store.directory_is_away = False
         await until(lambda: len(core.receipts()) == 1)
-    assert await store.states() == {1: State.MESSAGE}
+    assert await store.states() == {1: NumberState.MESSAGE}
     assert [row.log for row in await store.rows()] == [LOG]
 
 
@@ -130,7 +130,7 @@ async def test_a_router_that_cant_write_the_directory_says_so_once_and_isnt_read
         store.directory_is_away = False
         await until(lambda: router.store_answers)
     assert [record.getMessage() for record in caplog.records] == [
-        "the directory can't be written, so nothing is routed: away",
+        "can't write the directory, so nothing is routed: away",
         "the directory can be written again",
     ]
 
@@ -252,7 +252,7 @@ async def test_what_was_written_and_is_too_old_is_settled_and_never_published(co
         await core.none_owed(router)
     assert core.envelopes() == []
     assert core.receipts() == []
-    assert await store.states() == {1: State.MESSAGE}
+    assert await store.states() == {1: NumberState.MESSAGE}
 
 
 async def test_what_has_no_number_yet_is_given_up_in_its_time_though_nothing_can_be_written(
@@ -281,7 +281,11 @@ async def test_a_message_that_the_store_cant_hold_is_a_void_number(
     async with running(core) as router:
         core.publish(*(message(message_id=str(n)) for n in (1, 2, 3)))
         await until(lambda: router.stream.numbering.low == 3)
-    assert await store.states() == {1: State.MESSAGE, 2: State.VOID, 3: State.MESSAGE}
+    assert await store.states() == {
+        1: NumberState.MESSAGE,
+        2: NumberState.VOID,
+        3: NumberState.MESSAGE,
+    }
     assert value(counters.VOID) == before + 1
     expect_error_log("it can't hold this")
 
@@ -355,18 +359,18 @@ async def test_of_a_batch_whose_log_is_closed_all_is_given_back_but_what_has_fai
 @contextlib.asynccontextmanager
 async def beside_a_dead_one(
     core: CoreCluster, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[tuple[Router, Store]]:
+) -> AsyncIterator[tuple[Router, UnreliableStore]]:
     """Run router 2 beside the dead router 1, whose listed log has two settled numbers."""
     store = store_of(core)
     await store.list_log(LOG)
     await store.change_log(DirectoryRow(LOG, version=2, low=2))
-    monkeypatch.setattr(closing.Watch, "close_after", 0.1)
+    monkeypatch.setattr(closing.LogWatch, "close_after", 0.1)
     monkeypatch.setattr(closer, "_APART", 0.0)
     async with running(core, name="oregon-router-2", link=core.broker.connect()) as router:
         yield router, store
 
 
-async def _until_it_ended(store: Store) -> DirectoryRow:
+async def _until_it_ended(store: UnreliableStore) -> DirectoryRow:
     await until(lambda: store._directory[LOG].ended is not None)
     return store._directory[LOG]
 
@@ -375,10 +379,10 @@ async def test_the_log_of_a_dead_router_is_closed_by_another_of_its_region(
     core: CoreCluster, monkeypatch: pytest.MonkeyPatch
 ):
     numbers = [
-        Number(2, State.MESSAGE),
-        Number(4, State.MESSAGE),
-        Number(5, State.HALF),
-        Number(7, State.MESSAGE),
+        Number(2, NumberState.MESSAGE),
+        Number(4, NumberState.MESSAGE),
+        Number(5, NumberState.HALF),
+        Number(7, NumberState.MESSAGE),
     ]
 
     async def read(log: Log, *, first: int, last: int, limit: int, at_home: bool) -> list[Number]:
@@ -417,7 +421,7 @@ async def test_while_the_directory_cant_be_read_nothing_is_closed(
         await until(lambda: looked > 3)
         assert store._directory[LOG].ended is None
         monkeypatch.undo()
-        monkeypatch.setattr(closing.Watch, "close_after", 0.1)
+        monkeypatch.setattr(closing.LogWatch, "close_after", 0.1)
         monkeypatch.setattr(closer, "LOOK", 0.01)
         store.directory_is_away = False
         await _until_it_ended(store)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from brokers import Brokers
+from brokers import NamedNodes
 from core_cluster import TIMEOUT, message
 
 from localfabric.world.rabbitmq_home import RabbitmqHome
@@ -31,12 +31,12 @@ NAMES = ("oregon-core-1", "oregon-core-2")
 
 
 @pytest.fixture
-def nodes(rabbitmq_home: RabbitmqHome, tmp_path: Path) -> Iterator[Brokers]:
-    with Brokers(tmp_path, rabbitmq_home, NAMES) as started:
+def nodes(rabbitmq_home: RabbitmqHome, tmp_path: Path) -> Iterator[NamedNodes]:
+    with NamedNodes(tmp_path, rabbitmq_home, NAMES) as started:
         yield started
 
 
-class Desk:
+class PublisherDesk:
     """A publisher at one broker's ``intake``, and the receipts that arrive there."""
 
     def __init__(self, link: Link, publisher: ConfirmingPublisher) -> None:
@@ -45,7 +45,7 @@ class Desk:
         self._receipts: asyncio.Queue[Receipt] = asyncio.Queue()
 
     @classmethod
-    async def opened(cls, node: Node, topics: TopicTable) -> Desk:
+    async def opened(cls, node: Node, topics: TopicTable) -> PublisherDesk:
         async def declare(broker: Declare) -> None:
             await topology.declare_part(broker, topology.core(topics))
             await broker.queue("desk", durable=False, exclusive=True, auto_delete=True)
@@ -91,7 +91,7 @@ class Desk:
         await self._link.close()
 
 
-def waiting(nodes: Brokers) -> int:
+def waiting(nodes: NamedNodes) -> int:
     """Count messages in the first broker's queues for routers, with unacknowledged ones."""
     words = ("list_queues", "name", "messages", "--formatter", "json")
     listed = {row["name"]: row["messages"] for row in json.loads(nodes.ctl(*words))}
@@ -99,7 +99,7 @@ def waiting(nodes: Brokers) -> int:
 
 
 @pytest.fixture
-async def router(nodes: Brokers, topics: TopicTable) -> AsyncIterator[RouterService]:
+async def router(nodes: NamedNodes, topics: TopicTable) -> AsyncIterator[RouterService]:
     urls = {name: nodes.node(name).amqp_url for name in NAMES}
     links = await connect_each(urls, name="router", credentials=Credentials())
     taking = await connect_each(urls, name="router taking", credentials=Credentials())
@@ -111,9 +111,9 @@ async def router(nodes: Brokers, topics: TopicTable) -> AsyncIterator[RouterServ
 
 
 async def test_a_broker_that_is_stopped_delays_no_receipt_and_no_drain(
-    nodes: Brokers, router: RouterService, topics: TopicTable
+    nodes: NamedNodes, router: RouterService, topics: TopicTable
 ):
-    first, second = [await Desk.opened(nodes.node(name), topics) for name in NAMES]
+    first, second = [await PublisherDesk.opened(nodes.node(name), topics) for name in NAMES]
     stop = asyncio.Event()
     serving = asyncio.create_task(router.serve(stop))
     stopped = nodes._processes[NAMES[0]]
@@ -139,9 +139,9 @@ async def test_a_broker_that_is_stopped_delays_no_receipt_and_no_drain(
 
 
 async def test_what_a_broker_without_room_has_is_routed_by_the_other(
-    nodes: Brokers, router: RouterService, topics: TopicTable
+    nodes: NamedNodes, router: RouterService, topics: TopicTable
 ):
-    first, second = [await Desk.opened(nodes.node(name), topics) for name in NAMES]
+    first, second = [await PublisherDesk.opened(nodes.node(name), topics) for name in NAMES]
     # More than a router takes without acknowledging any.
     ids = [str(n) for n in range(3 * router.settings.prefetch)]
     for each in ids:

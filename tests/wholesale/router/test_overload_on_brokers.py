@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pika
 import pytest
-from brokers import Brokers as Nodes
+from brokers import NamedNodes as Nodes
 from metric_values import value
 
 from localfabric.world.rabbitmq_home import RabbitmqHome
@@ -29,7 +29,7 @@ from newsfabric.topics import TopicTable, parse_topics
 from newsfabric.topology import parts
 from newsfabric.topology.values import ROUTER_BOUNDS
 from operations.cli.messages import make_message
-from shovels.apply import Brokers, carry_out, look
+from shovels.apply import ManagementClients, carry_out, read_state
 from wholesale.router import counters
 from wholesale.router.service import RouterService, RouterSettings
 
@@ -90,8 +90,8 @@ async def region(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> Region:
         client=(nodes.node("oregon-client-1"),),
         core=(nodes.node("oregon-core-1"),),
     )
-    async with Brokers(Fabric((region,)), Credentials()) as brokers:
-        done = await carry_out(brokers, await look(brokers, "oregon", TOPICS))
+    async with ManagementClients(Fabric((region,)), Credentials()) as brokers:
+        done = await carry_out(brokers, await read_state(brokers, "oregon", TOPICS))
     assert [(each.action, each.error) for each in done if each.error] == []
     return region
 
@@ -163,7 +163,7 @@ def depths(url: str) -> dict[str, int]:
 
 
 @dataclasses.dataclass
-class Watch:
+class QueueHighs:
     """The most messages seen waiting, in a queue and in the router."""
 
     url: str
@@ -171,7 +171,7 @@ class Watch:
     in_queue: int = 0
     in_router: int = 0
 
-    async def look(self) -> int:
+    async def close_due(self) -> int:
         found = await asyncio.to_thread(depths, self.url)
         self.in_queue = max(self.in_queue, *found.values())
         self.in_router = max(self.in_router, self.router.under_way)
@@ -179,7 +179,7 @@ class Watch:
 
     async def run(self) -> None:
         while True:
-            await self.look()
+            await self.close_due()
             await asyncio.sleep(0.1)
 
     async def until_empty(self) -> float:
@@ -187,7 +187,7 @@ class Watch:
         start = time.monotonic()
         async with asyncio.timeout(PATIENCE):
             # A broker's queues have no events to wait for.
-            while await self.look() or self.router.under_way:  # noqa: ASYNC110
+            while await self.close_due() or self.router.under_way:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         return time.monotonic() - start
 
@@ -197,7 +197,7 @@ async def test_under_overload_gold_arrives_bronze_is_dropped_and_all_is_bounded(
     region: Region, router: RouterService, store: SlowStore
 ) -> None:
     shed_before = value(counters.SHED)
-    watch = Watch(region.core[0].amqp_url, router)
+    watch = QueueHighs(region.core[0].amqp_url, router)
     async with sending(region) as publisher, asyncio.timeout(PATIENCE):
         await publisher.send(numbered("news", 99_999))
         watching = asyncio.create_task(watch.run())

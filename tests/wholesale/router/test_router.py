@@ -25,7 +25,7 @@ from wholesale.router import counters
 from wholesale.router import router as router_module
 from wholesale.router.counters import FORGED_CANARIES
 from wholesale.router.router import Router
-from wholesale.router.window import Window
+from wholesale.router.window import IdentityWindow
 
 
 async def test_a_message_is_stored_routed_here_and_to_the_others_and_acknowledged(
@@ -194,7 +194,7 @@ async def test_of_two_bodies_that_met_different_routers_readers_and_history_have
 async def test_identities_that_had_to_go_early_are_counted(
     core: CoreCluster, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(router_module, "Window", functools.partial(Window, most=3))
+    monkeypatch.setattr(router_module, "IdentityWindow", functools.partial(IdentityWindow, most=3))
     monkeypatch.setattr(router_module, "TICK_SECONDS", 0.01)
     before = value(counters.EVICTED_EARLY)
     async with running(core) as router:

@@ -179,4 +179,4 @@ async def test_it_stops_in_time_when_the_store_never_comes_back(
     assert core.broker.depth("router.1") == 1
     tick = core.ticks()[-1]
     assert (tick.seq, tick.low) == (1, 0)
-    assert "leaves 1 deliveries to the others" in caplog.text
+    assert "stops with 1 deliveries unprocessed" in caplog.text

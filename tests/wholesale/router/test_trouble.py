@@ -194,7 +194,7 @@ async def test_a_fault_of_ours_in_the_first_stages_rejects_the_message_and_no_ot
 async def test_a_rejection_that_no_wire_can_carry_goes_out_plain(
     core: CoreCluster, expect_error_log: Callable[[str], None]
 ):
-    expect_error_log("a letter to rejected can't be sent")
+    expect_error_log("can't publish to rejected")
     async with running(core) as router:
         core.publish(message(body=b"{", timestamp=-1, headers={"own": 1}))
         await core.none_owed(router)

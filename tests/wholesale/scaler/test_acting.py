@@ -12,17 +12,17 @@ from newsfabric.backoff import Backoff
 from wholesale.scaler.acting import STALE, Acting
 from wholesale.scaler.choice import Decision
 from wholesale.scaler.drivers import DriverError, DriverLimit, Instance
-from wholesale.scaler.plan import Plan
-from wholesale.scaler.wish import Demand, wish
+from wholesale.scaler.plan import ScalingPlan
+from wholesale.scaler.requirement import Demand, requirement
 
-WISH = wish(Demand(readers=0, per_box=1000), Plan())
+WISH = requirement(Demand(readers=0, per_box=1000), ScalingPlan())
 
 
 def decided(**fields: object) -> Decision:
-    return Decision(wanted=2, wish=WISH, **fields)  # type: ignore[arg-type]
+    return Decision(wanted=2, requirement=WISH, **fields)  # type: ignore[arg-type]
 
 
-class Machines:
+class FakeDriver:
     """A driver that obeys, or raises ``trouble``."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Steady(Backoff):
         return 4.0
 
 
-class Clock:
+class ActingClock:
     def __init__(self) -> None:
         self.now = 100.0
 
@@ -67,32 +67,32 @@ class Clock:
 
 
 @pytest.fixture
-def machines() -> Machines:
-    return Machines()
+def machines() -> FakeDriver:
+    return FakeDriver()
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> ActingClock:
+    return ActingClock()
 
 
 @pytest.fixture
-def acting(machines: Machines, clock: Clock) -> Acting:
+def acting(machines: FakeDriver, clock: ActingClock) -> Acting:
     return Acting(machines, lambda _: None, clock, every=0.01, timeout=0.05, backoff=Steady())
 
 
 async def test_it_tells_the_driver_what_was_decided_and_that_once(
-    acting: Acting, machines: Machines
+    acting: Acting, machines: FakeDriver
 ) -> None:
     acting.decided(decided(want=4, end=("b1",)))
     await acting.round()
     await acting.round()
     assert machines.asked == ["boxes", ("end", ("b1",)), ("want", 4), "boxes"]
     assert acting.well
-    assert acting.document()["told"] == 4
+    assert acting.driver_document()["told"] == 4
 
 
-async def test_only_the_last_decision_counts(acting: Acting, machines: Machines) -> None:
+async def test_only_the_last_decision_counts(acting: Acting, machines: FakeDriver) -> None:
     acting.decided(decided(want=4))
     acting.decided(decided(want=6))
     await acting.round()
@@ -100,13 +100,13 @@ async def test_only_the_last_decision_counts(acting: Acting, machines: Machines)
 
 
 async def test_a_driver_that_fails_is_said_and_asked_again_later(
-    acting: Acting, machines: Machines, clock: Clock
+    acting: Acting, machines: FakeDriver, clock: ActingClock
 ) -> None:
     machines.trouble = DriverError("no credits\nleft")
     acting.decided(decided(want=4))
     await acting.round()
     assert not acting.well
-    said = acting.document()
+    said = acting.driver_document()
     assert (said["state"], said["trouble"]) == ("failing", "no credits left")
     acting.decided(decided(want=4))
     await acting.round()
@@ -115,53 +115,53 @@ async def test_a_driver_that_fails_is_said_and_asked_again_later(
     machines.trouble = None
     await acting.round()
     assert machines.asked[2:] == ["boxes", ("want", 4)]
-    assert acting.document()["state"] == "well"
+    assert acting.driver_document()["state"] == "well"
 
 
 async def test_a_driver_that_hangs_is_left_after_its_time(
-    acting: Acting, machines: Machines
+    acting: Acting, machines: FakeDriver
 ) -> None:
     machines.hangs.clear()
     await acting.round()
-    assert acting.document()["trouble"] == "boxes: no answer within 0.05 s"
+    assert acting.driver_document()["trouble"] == "boxes: no answer within 0.05 s"
 
 
 async def test_what_a_driver_raises_beside_its_own_errors_stops_nothing(
-    acting: Acting, machines: Machines
+    acting: Acting, machines: FakeDriver
 ) -> None:
     machines.trouble = KeyError("Instances" * 1000)
     acting.decided(decided(want=4))
     await acting.round()
-    said = acting.document()["trouble"]
+    said = acting.driver_document()["trouble"]
     assert said.startswith("want: KeyError: 'Instances")
     assert len(said) == 300
 
 
 async def test_a_driver_at_its_limit_is_no_reason_to_end_no_box(
-    acting: Acting, machines: Machines, clock: Clock
+    acting: Acting, machines: FakeDriver, clock: ActingClock
 ) -> None:
     machines.trouble = DriverLimit("there may be 3")
     acting.decided(decided(want=4))
     await acting.round()
-    assert acting.document()["state"] == "limit"
+    assert acting.driver_document()["state"] == "limit"
     assert acting.well
     # When fewer boxes are enough, it isn't at its limit any more.
     clock.now += 5.0
     acting.decided(decided())
     await acting.round()
-    assert acting.document()["state"] == "well"
+    assert acting.driver_document()["state"] == "well"
 
 
-async def test_a_list_that_is_old_says_nothing(acting: Acting, clock: Clock) -> None:
+async def test_a_list_that_is_old_says_nothing(acting: Acting, clock: ActingClock) -> None:
     assert not acting.well
     await acting.round()
     assert acting.well
     clock.now += STALE + 1
     assert not acting.well
-    assert acting.document()["state"] == "stale"
+    assert acting.driver_document()["state"] == "stale"
 
 
-async def test_it_goes_on_until_it_is_cancelled(acting: Acting, machines: Machines) -> None:
+async def test_it_goes_on_until_it_is_cancelled(acting: Acting, machines: FakeDriver) -> None:
     task = asyncio.create_task(acting.run())
     async with asyncio.timeout(60):
         while len(machines.asked) < 3:  # noqa: ASYNC110 - a driver has no events

@@ -13,10 +13,10 @@ import pytest
 from moto_cloud import moto_cloud
 
 from wholesale.scaler.drivers import DriverError, DriverLimit, aws
-from wholesale.scaler.drivers.aws import AwsDriver, Cloud
+from wholesale.scaler.drivers.aws import AwsClient, AwsDriver
 from wholesale.scaler.drivers.cloudwatch import CloudWatch, metric_data
 from wholesale.scaler.options import ScalerOptions
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
 # Third-party libraries that warn.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -102,7 +102,7 @@ async def test_a_machine_of_aws_is_told_its_region(
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     monkeypatch.setenv("AWS_ENDPOINT_URL", cloud)
     options = ScalerOptions(
-        plan=Plan(),
+        plan=ScalingPlan(),
         driver="aws",
         command=None,
         group=GROUP,
@@ -176,9 +176,9 @@ async def test_a_cloud_that_doesnt_answer_is_said() -> None:
 
 
 async def test_what_is_wanted_becomes_metrics_of_cloudwatch(cloud: str) -> None:
-    asked = Cloud("cloudwatch", region=None, endpoint=cloud)
+    asked = AwsClient("cloudwatch", region=None, endpoint=cloud)
     told = CloudWatch("newsfabric", asked)
-    assert await told.tell(DOCUMENT)
+    assert await told.put_metrics(DOCUMENT)
     found = await asked.ask(lambda client: client.list_metrics(Namespace="newsfabric"))
     names = {metric["MetricName"] for metric in found["Metrics"]}
     assert names >= {"WantedBoxes", "ServingBoxes", "Readers", "Limited"}
@@ -205,7 +205,7 @@ async def test_a_cloudwatch_that_doesnt_answer_stops_nothing(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         address = f"http://127.0.0.1:{nobody.getsockname()[1]}"
-    asked = Cloud("cloudwatch", region=None, endpoint=address)
-    assert not await CloudWatch("newsfabric", asked).tell(DOCUMENT)
+    asked = AwsClient("cloudwatch", region=None, endpoint=address)
+    assert not await CloudWatch("newsfabric", asked).put_metrics(DOCUMENT)
     assert "CloudWatch: EndpointConnectionError" in caplog.text
     asked.close()

@@ -11,7 +11,7 @@ from fleets import PLAN, Fleet, report
 
 from wholesale.scaler.choice import DRAIN_EVERY, LEAVING_AT_ONCE, REPLACE_EVERY, STEP_EVERY
 from wholesale.scaler.known_boxes import FORGET, LASTING, REFUGE, SILENT_AFTER, SLOPE, KnownBoxes
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
 ZONED = dataclasses.replace(PLAN, zones=3, least=6)
 
@@ -69,7 +69,7 @@ def test_of_many_boxes_a_tenth_goes_at_once_evenly_from_all_zones_and_then_there
         for name in new:
             # Gone as soon as it is told.
             del fleet.says[name], fleet.born[name]  # type: ignore[union-attr]
-            fleet.brain._boxes._heard.pop(name)
+            fleet.scaler._boxes._reported.pop(name)
     assert len(gone) == 2
     assert gone[1] - gone[0] >= DRAIN_EVERY
 
@@ -88,7 +88,7 @@ def test_a_minute_of_silence_counts_as_there_and_then_a_zone_of_it_as_lost() -> 
 
 
 def test_the_next_step_waits_however_fast_boxes_come() -> None:
-    fleet = Fleet(Plan(per_box=1000, zones=1, least=200, most=500))
+    fleet = Fleet(ScalingPlan(per_box=1000, zones=1, least=200, most=500))
     fleet.add(*(report(f"b{n}") for n in range(3)))
     fleet.run(12)
     wants = []
@@ -113,14 +113,14 @@ def test_how_many_are_refused_is_how_many_are_missing() -> None:
     fleet.add(report("b3", 900, state="draining"))
     # Six are needed, two above the limit; and the place of a leaving one isn't free yet.
     decision = fleet.run(20)
-    assert (decision.wish.unbounded, decision.wanted, decision.want) == (6, 4, None)
+    assert (decision.requirement.unbounded, decision.wanted, decision.want) == (6, 4, None)
     assert decision.refused == 2
 
 
 def test_arrivals_count_once_they_have_lasted() -> None:
     fleet = Fleet(dataclasses.replace(PLAN, connects_per_box=10.0))
     fleet.add(report("b0", 100, connects_per_second=1e6))
-    doors = [decision.wish.lines[8].value for decision in fleet.seconds(SLOPE + 5)]
+    doors = [decision.requirement.lines[8].value for decision in fleet.seconds(SLOPE + 5)]
     assert set(doors[: int(SLOPE)]) == {0}
     assert doors[-1] == 1
 
@@ -190,30 +190,30 @@ def test_a_silent_box_is_not_forgotten_because_the_driver_has_lost_its_list() ->
     fleet.born = None
     fleet.run(REFUGE * 2)
     assert fleet.kinds() == {"b0": "silent", "b1": "ready"}
-    assert fleet.brain.sight is not None
-    assert fleet.brain.sight.kept_for.missing == 500
+    assert fleet.scaler.view is not None
+    assert fleet.scaler.view.kept_for.missing == 500
 
 
 def test_an_older_report_doesnt_count_however_long_the_scaler_runs() -> None:
     memory = KnownBoxes("oregon", PLAN)
-    assert memory.hear(report(sent_ms=1000), now=5000.0)
-    assert not memory.hear(report(sent_ms=999), now=5001.0)
+    assert memory.note_report(report(sent_ms=1000), now=5000.0)
+    assert not memory.note_report(report(sent_ms=999), now=5001.0)
 
 
 def test_of_those_that_are_silent_without_readers_the_longest_silent_makes_room() -> None:
     memory = KnownBoxes("oregon", PLAN)
     for n in range(1000):
-        memory.hear(report(f"b{n}", 0), now=float(n) / 100)
-    assert memory.hear(report("new"), now=100.0)
-    assert "b0" not in memory._heard
-    assert "b999" in memory._heard
+        memory.note_report(report(f"b{n}", 0), now=float(n) / 100)
+    assert memory.note_report(report("new"), now=100.0)
+    assert "b0" not in memory._reported
+    assert "b999" in memory._reported
 
 
 def test_the_memory_of_arrivals_is_bounded() -> None:
     fleet = Fleet()
     fleet.add(report("b0", 100))
     fleet.run(LASTING * 3)
-    assert len(fleet.brain._boxes._history) <= LASTING + 2
+    assert len(fleet.scaler._boxes._history) <= LASTING + 2
 
 
 def test_readers_who_come_back_slowly_are_no_growth() -> None:
@@ -225,5 +225,5 @@ def test_readers_who_come_back_slowly_are_no_growth() -> None:
     for second in range(30):
         fleet.change("b1", connections=400 + 10 * second, connects_per_second=10.0)
         fleet.run(1)
-        assert fleet.brain.sight is not None
-        assert fleet.brain.sight.now_needed.growth == 0.0
+        assert fleet.scaler.view is not None
+        assert fleet.scaler.view.now_needed.growth == 0.0

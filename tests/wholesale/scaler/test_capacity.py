@@ -14,11 +14,11 @@ from newsfabric.errors import ConfigError, NewsfabricError
 from wholesale.commands import main
 from wholesale.scaler.capacity import capacity, capacity_for
 from wholesale.scaler.options import ScalerOptions, only_plan_options
-from wholesale.scaler.plan import Plan
-from wholesale.scaler.wish import Demand, wish
+from wholesale.scaler.plan import ScalingPlan
+from wholesale.scaler.requirement import Demand, requirement
 
 NOTHING = ScalerOptions(
-    plan=Plan(),
+    plan=ScalingPlan(),
     driver="none",
     command=None,
     group=None,
@@ -45,20 +45,24 @@ def test_a_million_within_ten_minutes() -> None:
 def test_the_same_as_json() -> None:
     done = asked("--readers=500000", "--within=300", "--per-box=50000", "--boot=60s", "--json")
     said = json.loads(done.output)
-    plan = Plan(per_box=50_000, boot=60.0)
-    assert said["after"]["boxes"] == wish(Demand(readers=500_000, per_box=50_000), plan).boxes == 15
+    plan = ScalingPlan(per_box=50_000, boot=60.0)
+    assert (
+        said["after"]["boxes"]
+        == requirement(Demand(readers=500_000, per_box=50_000), plan).boxes
+        == 15
+    )
     assert said["arrivals_per_second"] == pytest.approx(500_000 / 300)
     assert [step["readers"] for step in said["steps"]][::5] == [0, 250_000, 500_000]
 
 
 def test_what_stands_before_has_room_for_all_who_come_until_more_stand() -> None:
-    plan = Plan()
+    plan = ScalingPlan()
     found = capacity_for(1_000_000, 100_000, 600.0, plan)
     assert found.before.boxes * plan.per_box >= 100_000 + found.rate * plan.lead
 
 
 def test_a_short_crowd_needs_no_more_before_than_after() -> None:
-    found = capacity_for(1_000_000, 0, 1.0, Plan())
+    found = capacity_for(1_000_000, 0, 1.0, ScalingPlan())
     assert found.before.lines[4].value == found.after.lines[4].value == 1_000_000
 
 
@@ -90,11 +94,11 @@ def test_a_plan_that_cant_be_is_one_line() -> None:
 
 
 def test_durations_have_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Plan] = []
+    seen: list[ScalingPlan] = []
 
     @click.command()
     @only_plan_options
-    def command(plan: Plan) -> None:
+    def command(plan: ScalingPlan) -> None:
         seen.append(plan)
 
     monkeypatch.setenv("NEWSFABRIC_SCALER_CALM", "1.5h")

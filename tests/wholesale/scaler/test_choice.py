@@ -16,7 +16,7 @@ from wholesale.scaler.choice import (
     REPLACED,
 )
 from wholesale.scaler.known_boxes import DOUBT_AFTER, FORGET
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
 
 def full_fleet(boxes: int, readers: int, **fields: object) -> Fleet:
@@ -62,7 +62,7 @@ def test_nothing_is_asked_for_before_all_boxes_can_have_reported() -> None:
 
 
 def test_never_more_are_asked_for_than_there_may_be_and_it_is_said() -> None:
-    fleet = Fleet(Plan(per_box=1000, zones=1, least=1, most=3, boot=60.0))
+    fleet = Fleet(ScalingPlan(per_box=1000, zones=1, least=1, most=3, boot=60.0))
     fleet.add(report("b1", 1000), report("b2", 1000), report("b3", 1000))
     decision = fleet.run(20)
     assert (decision.want, decision.limited) == (None, True)
@@ -71,11 +71,11 @@ def test_never_more_are_asked_for_than_there_may_be_and_it_is_said() -> None:
 
 
 def test_one_step_asks_for_no_more_than_ten_more_or_as_many_again() -> None:
-    fleet = Fleet(Plan(per_box=1000, zones=1, connects_per_box=100.0, least=1, most=500))
+    fleet = Fleet(ScalingPlan(per_box=1000, zones=1, connects_per_box=100.0, least=1, most=500))
     fleet.add(*(report(f"b{n}", 1000, connects_per_second=1e6) for n in range(3)))
     wants = [d.want for d in fleet.seconds(25)]
     assert wants[-1] == 5
-    many = Fleet(Plan(per_box=1000, zones=1, least=200, most=500))
+    many = Fleet(ScalingPlan(per_box=1000, zones=1, least=200, most=500))
     many.add(*(report(f"b{n}") for n in range(3)))
     assert [d.want for d in many.seconds(25)][-1] == 13
 
@@ -91,7 +91,9 @@ def test_a_silent_box_is_made_up_for_after_a_minute_but_never_ended() -> None:
 
 
 def test_when_all_fall_silent_no_more_than_a_zone_is_made_up_for() -> None:
-    fleet = Fleet(Plan(per_box=1000, zones=3, least=1, most=200, calm=120.0, boot=60.0, drain=60.0))
+    fleet = Fleet(
+        ScalingPlan(per_box=1000, zones=3, least=1, most=200, calm=120.0, boot=60.0, drain=60.0)
+    )
     fleet.add(*(report(f"b{n}", 650) for n in range(12)))
     fleet.run(300)
     fleet.hush(*fleet.says)
@@ -187,7 +189,7 @@ def test_an_order_is_repeated_until_it_is_obeyed_and_then_given_up_and_said() ->
     told = drained(fleet, PLAN.patience + OBEY + 2)
     assert told[:3] == ["b0", "b0", "b0"]
     assert len(told) <= OBEY / 5 + 2
-    assert "b0: was told to drain and doesn't" in fleet.run(1).notes
+    assert "b0: was ordered to drain and doesn't" in fleet.run(1).notes
     assert set(drained(fleet, DRAIN_EVERY + 2)) == {"b1"}
 
 
@@ -228,7 +230,7 @@ def test_missing_reports_never_scale_in() -> None:
 def test_a_scaler_that_has_just_begun_takes_nothing_away() -> None:
     fleet = full_fleet(9, 10)
     fleet.run(PLAN.patience * 4)
-    fleet.brain.deaf()
+    fleet.scaler.disconnected()
     assert drained(fleet, PLAN.patience - 1) == []
 
 
@@ -310,7 +312,7 @@ def test_a_scaler_that_was_deaf_replaces_nothing_that_it_didnt_hear() -> None:
     fleet = failing_fleet(1)
     fleet.hush("bad0")
     fleet.run(30)
-    fleet.brain.deaf()
+    fleet.scaler.disconnected()
     assert ended(fleet, PLAN.overdue * 3) == []
     assert fleet.kinds()["bad0"] in ("silent", "unknown", "unready")
 

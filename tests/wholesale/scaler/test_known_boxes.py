@@ -23,25 +23,25 @@ def test_readers_are_those_of_boxes_that_report() -> None:
     fleet = Fleet()
     fleet.add(report("b1", 300), report("b2", 200, state="draining"), report("b3", 5))
     fleet.run(15)
-    assert fleet.brain.sight is not None
-    assert fleet.brain.sight.now_needed.readers == 505
+    assert fleet.scaler.view is not None
+    assert fleet.scaler.view.now_needed.readers == 505
 
 
 def test_another_regions_report_and_an_older_one_dont_count() -> None:
     memory = KnownBoxes("oregon", PLAN)
-    assert not memory.hear(report(region="dublin"), now=1.0)
-    assert memory.hear(report(sent_ms=1000), now=1.0)
-    assert not memory.hear(report(sent_ms=999), now=2.0)
+    assert not memory.note_report(report(region="dublin"), now=1.0)
+    assert memory.note_report(report(sent_ms=1000), now=1.0)
+    assert not memory.note_report(report(sent_ms=999), now=2.0)
 
 
 @pytest.mark.parametrize("jump", [-(10**9), 10**15])
 def test_a_box_whose_clock_jumps_is_heard_again_within_seconds(jump: int) -> None:
     memory = KnownBoxes("oregon", PLAN)
     middle = 10**12
-    memory.hear(report(sent_ms=middle), now=0.0)
-    memory.hear(report(sent_ms=middle + jump), now=1.0)
+    memory.note_report(report(sent_ms=middle), now=0.0)
+    memory.note_report(report(sent_ms=middle + jump), now=1.0)
     # Back to the earlier time.
-    taken = [memory.hear(report(sent_ms=middle + n), now=2.0 + n) for n in range(12)]
+    taken = [memory.note_report(report(sent_ms=middle + n), now=2.0 + n) for n in range(12)]
     assert taken[-1]
 
 
@@ -62,13 +62,13 @@ def test_readers_of_a_silent_box_are_missing_until_they_come_back_elsewhere() ->
     fleet.run(30)
     fleet.hush("b2")
     fleet.run(20)
-    assert fleet.brain.sight is not None
-    assert fleet.brain.sight.now_needed.missing == 300
+    assert fleet.scaler.view is not None
+    assert fleet.scaler.view.now_needed.missing == 300
     fleet.change("b1", connections=600, connects_per_second=200.0)
     fleet.run(2)
-    assert fleet.brain.sight.now_needed.missing == 100
+    assert fleet.scaler.view.now_needed.missing == 100
     # The rest must be enough even if they were all still there.
-    assert fleet.brain.sight.kept_for.missing == 300
+    assert fleet.scaler.view.kept_for.missing == 300
 
 
 def test_readers_who_come_back_are_no_growth() -> None:
@@ -80,8 +80,8 @@ def test_readers_who_come_back_are_no_growth() -> None:
     for second in range(10):
         fleet.change("b1", connections=400 + 30 * second, connects_per_second=30.0)
         fleet.run(1)
-        assert fleet.brain.sight is not None
-        assert fleet.brain.sight.now_needed.growth == 0.0
+        assert fleet.scaler.view is not None
+        assert fleet.scaler.view.now_needed.growth == 0.0
 
 
 def test_growth_is_what_arrived_and_stayed() -> None:
@@ -91,8 +91,8 @@ def test_growth_is_what_arrived_and_stayed() -> None:
     for second in range(1, 41):
         fleet.change("b1", connections=100 + 10 * second, connects_per_second=12.0)
         fleet.run(1)
-    assert fleet.brain.sight is not None
-    assert fleet.brain.sight.now_needed.growth == pytest.approx(10.0)
+    assert fleet.scaler.view is not None
+    assert fleet.scaler.view.now_needed.growth == pytest.approx(10.0)
 
 
 def test_boxes_that_are_heard_for_the_first_time_are_no_growth() -> None:
@@ -101,15 +101,15 @@ def test_boxes_that_are_heard_for_the_first_time_are_no_growth() -> None:
     fleet.run(60)
     fleet.add(report("b2", 900))
     for decision in fleet.seconds(30):
-        assert decision.wish.lines[2].value == 0.0
+        assert decision.requirement.lines[2].value == 0.0
 
 
 def test_a_storm_of_arrivals_in_which_as_many_leave_is_no_growth() -> None:
     fleet = Fleet()
     fleet.add(report("b1", 500, connects_per_second=400.0))
     fleet.run(60)
-    assert fleet.brain.sight is not None
-    assert fleet.brain.sight.now_needed.growth == 0.0
+    assert fleet.scaler.view is not None
+    assert fleet.scaler.view.now_needed.growth == 0.0
 
 
 def test_a_gateway_that_doesnt_answer_still_has_its_readers() -> None:
@@ -119,8 +119,8 @@ def test_a_gateway_that_doesnt_answer_still_has_its_readers() -> None:
     fleet.change("b1", connections=0, capacity=0, state="starting")
     fleet.run(20)
     assert fleet.kinds() == {"b1": "unready"}
-    assert fleet.brain.sight is not None
-    assert fleet.brain.sight.now_needed.readers == 500
+    assert fleet.scaler.view is not None
+    assert fleet.scaler.view.now_needed.readers == 500
 
 
 def test_a_young_box_boots_and_an_old_one_that_was_never_ready_has_failed() -> None:
@@ -141,9 +141,9 @@ def test_of_a_silent_box_that_is_older_than_our_listening_nobody_knows() -> None
     fleet.hush("b2")
     fleet.run(PLAN.overdue * 3)
     assert fleet.kinds() == {"b1": "ready", "b2": "unknown"}
-    assert fleet.brain.sight is not None
+    assert fleet.scaler.view is not None
     # It may be full.
-    assert fleet.brain.sight.kept_for.missing == 1000
+    assert fleet.scaler.view.kept_for.missing == 1000
 
 
 def test_a_pause_or_a_lost_link_is_not_the_boxes_silence() -> None:
@@ -155,7 +155,7 @@ def test_a_pause_or_a_lost_link_is_not_the_boxes_silence() -> None:
     decision = fleet.second()
     assert fleet.kinds() == {"b1": "ready"}
     assert decision.notes == ("it has just begun to listen",)
-    fleet.brain.deaf()
+    fleet.scaler.disconnected()
     assert fleet.second().notes == ("it has just begun to listen",)
 
 
@@ -175,12 +175,12 @@ def test_a_box_that_its_driver_ended_is_forgotten_soon_and_another_late() -> Non
 def test_no_more_boxes_are_remembered_than_there_can_be() -> None:
     memory = KnownBoxes("oregon", PLAN)
     for n in range(MOST_BOXES):
-        assert memory.hear(report(f"b{n}", 1), now=0.0)
-    assert not memory.hear(report("one-more"), now=1.0)
+        assert memory.note_report(report(f"b{n}", 1), now=0.0)
+    assert not memory.note_report(report("one-more"), now=1.0)
     # A silent box without readers gives up its place.
-    memory.hear(report("b7", 0, sent_ms=2), now=1.0)
-    assert memory.hear(report("one-more"), now=100.0)
-    assert not memory.hear(report("two-more"), now=100.0)
+    memory.note_report(report("b7", 0, sent_ms=2), now=1.0)
+    assert memory.note_report(report("one-more"), now=100.0)
+    assert not memory.note_report(report("two-more"), now=100.0)
 
 
 @pytest.mark.parametrize(
@@ -209,8 +209,8 @@ def test_a_single_box_that_lies_of_its_capacity_is_believed_within_a_factor_of_t
     fleet = Fleet()
     fleet.add(report("b1", 700, capacity=capacity))
     fleet.run(30)
-    assert fleet.brain.sight is not None
-    assert fleet.brain.sight.now_needed.per_box == (500 if capacity == 1 else 2000)
+    assert fleet.scaler.view is not None
+    assert fleet.scaler.view.now_needed.per_box == (500 if capacity == 1 else 2000)
 
 
 @pytest.mark.parametrize(

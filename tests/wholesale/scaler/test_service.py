@@ -23,7 +23,7 @@ from newsfabric.messages.reports import decode_report, report_key
 from wholesale.scaler import counters
 from wholesale.scaler.choice import Decision
 from wholesale.scaler.drivers import Instance
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 from wholesale.scaler.service import ScalerService, ScalerSettings
 
 SETTINGS = ScalerSettings(
@@ -31,11 +31,11 @@ SETTINGS = ScalerSettings(
     region="oregon",
     login="scaler.oregon",
     driver="machines",
-    plan=Plan(per_box=1000, zones=1, least=1, most=9, boot=1.0, drain=0.0, calm=1.0),
+    plan=ScalingPlan(per_box=1000, zones=1, least=1, most=9, boot=1.0, drain=0.0, calm=1.0),
 )
 
 
-class Machines:
+class RecordingDriver:
     """A driver that records its orders."""
 
     def __init__(self) -> None:
@@ -57,13 +57,13 @@ class Machines:
 
 
 @dataclasses.dataclass
-class Place:
+class ScalerStage:
     broker: StubBroker
     link: StubLink
-    machines: Machines
+    machines: RecordingDriver
     service: ScalerService
 
-    def hear(self, *reports: LoadReport) -> None:
+    def note_report(self, *reports: LoadReport) -> None:
         for each in reports:
             self.broker.publish("upstream", reported(each))
 
@@ -77,11 +77,11 @@ class Place:
 
 
 @pytest.fixture
-async def place() -> AsyncIterator[Place]:
+async def place() -> AsyncIterator[ScalerStage]:
     broker = core_cluster()
-    link, machines = broker.connect(), Machines()
+    link, machines = broker.connect(), RecordingDriver()
     async with _serving(ScalerService(SETTINGS, core=link, driver=machines)) as service:
-        yield Place(broker, link, machines, service)
+        yield ScalerStage(broker, link, machines, service)
 
 
 @contextlib.asynccontextmanager
@@ -97,11 +97,11 @@ async def _serving(service: ScalerService) -> AsyncIterator[ScalerService]:
         await task
 
 
-async def test_scale_says_what_is_wanted_with_the_sums(place: Place) -> None:
+async def test_scale_says_what_is_wanted_with_the_sums(place: ScalerStage) -> None:
     await until(lambda: place.service.acting.well)
-    place.hear(report("b1", 800), report("b2", 700))
-    brain = place.service.brain
-    await until(lambda: brain.decision and brain.decision.wish.boxes == 3)
+    place.note_report(report("b1", 800), report("b2", 700))
+    scaler = place.service.scaler
+    await until(lambda: scaler.decision and scaler.decision.requirement.boxes == 3)
     said = await place.scale()
     assert (said["scaler"], said["region"], said["state"]) == ("oregon-scaler-1", "oregon", "well")
     sums = {line["name"]: line["value"] for line in said["sums"]}
@@ -112,28 +112,28 @@ async def test_scale_says_what_is_wanted_with_the_sums(place: Place) -> None:
     assert [box["name"] for box in said["boxes"]] == ["b1", "b2"]
 
 
-async def test_what_a_box_reports_in_anothers_name_is_dropped(place: Place) -> None:
+async def test_what_a_box_reports_in_anothers_name_is_dropped(place: ScalerStage) -> None:
     before = value(counters.REPORT_FORGED), value(counters.REPORT_BAD)
     place.broker.publish("upstream", reported(report("b1", 900), by="b2"))
     place.broker.publish("upstream", Message(load_key("oregon", "b1"), b"nonsense"))
-    place.hear(report("b3", 5))
-    await until(lambda: place.service.brain.sight and place.service.brain.sight.boxes)
+    place.note_report(report("b3", 5))
+    await until(lambda: place.service.scaler.view and place.service.scaler.view.boxes)
     assert [box["name"] for box in (await place.scale())["boxes"]] == ["b3"]
     after = value(counters.REPORT_FORGED), value(counters.REPORT_BAD)
     assert after == (before[0] + 1, before[1] + 1)
 
 
 async def test_what_is_decided_is_told_the_driver_and_the_boxes(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: ScalerStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tap = place.broker.tap("orders")
-    brain = place.service.brain
-    decide = brain.decide
+    scaler = place.service.scaler
+    decide = scaler.decide
 
     def decided(**given: Any) -> Decision:
         return dataclasses.replace(decide(**given), want=4, drain=("b1", "b2"), end=("b3",))
 
-    monkeypatch.setattr(brain, "decide", decided)
+    monkeypatch.setattr(scaler, "decide", decided)
     await until(lambda: place.machines.wanted and place.machines.ended)
     assert (place.machines.wanted[0], place.machines.ended[0]) == (4, "b3")
     orders = [decode_drain(message) for message in place.broker.take(tap)]
@@ -155,7 +155,7 @@ class Blocked:
 
 
 async def test_a_core_that_takes_no_orders_holds_up_the_decisions_for_a_second_at_most(
-    place: Place,
+    place: ScalerStage,
 ) -> None:
     core: Any = Blocked()
     boxes = tuple(f"b{n}" for n in range(50))
@@ -166,9 +166,9 @@ async def test_a_core_that_takes_no_orders_holds_up_the_decisions_for_a_second_a
     assert value(counters.DRAINS.labels("failed")) == failed + len(boxes)
 
 
-async def test_without_its_core_it_decides_nothing_and_isnt_ready(place: Place) -> None:
-    place.hear(report("b1", 900))
-    await until(lambda: place.service.brain.decision)
+async def test_without_its_core_it_decides_nothing_and_isnt_ready(place: ScalerStage) -> None:
+    place.note_report(report("b1", 900))
+    await until(lambda: place.service.scaler.decision)
     place.link.lose()
     assert place.service.decide(now=5.0) is None or place.link.connected
     # Until it has listened again for a while, nothing is asked for.
@@ -176,7 +176,7 @@ async def test_without_its_core_it_decides_nothing_and_isnt_ready(place: Place) 
     assert decision is None or decision.want is None
 
 
-async def test_it_reports_as_every_process_does(place: Place) -> None:
+async def test_it_reports_as_every_process_does(place: ScalerStage) -> None:
     tap = place.broker.tap("upstream")
     seen: list[Message] = []
 
@@ -192,7 +192,7 @@ async def test_it_reports_as_every_process_does(place: Place) -> None:
     assert "scaler_wanted_boxes" in said.figures
 
 
-async def test_its_port_has_metrics_and_is_for_programs_alone(place: Place) -> None:
+async def test_its_port_has_metrics_and_is_for_programs_alone(place: ScalerStage) -> None:
     text = (await place.get("/metrics")).body.decode()
     assert "newsfabric_scaler_wanted_boxes" in text
     assert 'newsfabric_scaler_boxes{kind="silent"}' in text

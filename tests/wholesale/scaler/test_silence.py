@@ -10,11 +10,11 @@ from fleets import PLAN, Fleet, report
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wholesale.scaler.brain import Brain
 from wholesale.scaler.choice import ENDED_AFTER, LISTEN, OBEY, OTHERS_ENDED_AFTER, Decision
+from wholesale.scaler.deciding import Scaler
 from wholesale.scaler.drivers import Instance
 from wholesale.scaler.known_boxes import FORGET
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
 
 def fleet_of(boxes: int, readers: int = 500) -> Fleet:
@@ -36,7 +36,7 @@ def empty_then_deaf(fleet: Fleet, seconds: float) -> None:
     """Let ``b0`` report that it is drained and empty, and then hear nothing for a while."""
     fleet.change("b0", state="draining", connections=0)
     fleet.run(3)
-    fleet.brain.deaf()
+    fleet.scaler.disconnected()
     fleet.now += seconds
 
 
@@ -129,7 +129,7 @@ def test_a_box_that_was_there_before_a_deafness_doesnt_become_young_by_it() -> N
     fleet.add(report("b12", 500))
     fleet.hush("b12")
     fleet.run(30)
-    fleet.brain.deaf()
+    fleet.scaler.disconnected()
     fleet.run(5)
     assert fleet.born is not None
     fleet.born["b12"] = fleet.now
@@ -163,7 +163,7 @@ class Truth:
             self.state, self.readers = "ready", 300
 
 
-PLAN_OF_MANY = Plan(
+PLAN_OF_MANY = ScalingPlan(
     per_box=1000, boot=60.0, drain=60.0, zones=2, least=2, most=40, calm=120.0, headroom=0.3
 )
 EVENTS = (
@@ -183,7 +183,7 @@ EVENTS = (
 )
 
 
-class Region:
+class RealBoxes:
     """The real state of boxes, and a scaler that hears a part of it."""
 
     def __init__(self, seed: int) -> None:
@@ -191,7 +191,7 @@ class Region:
         self.now = 100_000.0
         self.boxes = {f"b{n}": Truth() for n in range(8)}
         self.made = len(self.boxes)
-        self.brain = Brain("oregon", PLAN_OF_MANY)
+        self.scaler = Scaler("oregon", PLAN_OF_MANY)
         self.until = dict.fromkeys(EVENTS, 0.0)
         self.age_error = 0.0
         self.ended = 0
@@ -250,27 +250,27 @@ class Region:
                     state=box.state,
                     sent_ms=10**9 + int(self.now * 1000) + box.clock_ms,
                 )
-                self.brain.hear(said, now=self.now)
+                self.scaler.note_report(said, now=self.now)
         self.list()
         if self.is_now("core_away"):
-            self.brain.deaf()
+            self.scaler.disconnected()
             return
-        self.obey(self.brain.decide(now=self.now, driver_well=not self.is_now("driver_fails")))
+        self.obey(self.scaler.decide(now=self.now, driver_well=not self.is_now("driver_fails")))
 
     def is_heard(self, box: Truth) -> bool:
         return box.state != "away" and self.now >= box.mute and not self.is_now("core_away")
 
     def list(self) -> None:
         if self.is_now("no_list"):
-            self.brain.listed(None, now=self.now)
+            self.scaler.listed(None, now=self.now)
         elif self.is_now("empty_list"):
-            self.brain.listed((), now=self.now)
+            self.scaler.listed((), now=self.now)
         else:
             listed = [
                 Instance(name, max(0.0, self.now - box.born + self.age_error))
                 for name, box in self.boxes.items()
             ]
-            self.brain.listed(listed, now=self.now)
+            self.scaler.listed(listed, now=self.now)
 
     def obey(self, decision: Decision) -> None:
         if decision.want is not None and not self.is_now("driver_fails"):
@@ -302,7 +302,7 @@ class Region:
 def test_no_box_that_has_readers_is_ended_whatever_is_not_heard(
     seed: int, events: list[tuple[int, str]]
 ) -> None:
-    region = Region(seed)
+    region = RealBoxes(seed)
     for pause, event in events:
         for _ in range(pause):
             region.second()
@@ -313,7 +313,7 @@ def test_no_box_that_has_readers_is_ended_whatever_is_not_heard(
 
 def test_such_a_region_does_grow_and_shrink() -> None:
     # Otherwise the test above would prove nothing.
-    region = Region(1)
+    region = RealBoxes(1)
     for event in ("crowd_comes", "crowd_goes", "crowd_comes", "crowd_goes"):
         region.happens(event)
         for _ in range(1500):
@@ -325,7 +325,7 @@ def test_such_a_region_does_grow_and_shrink() -> None:
 
 def test_a_scaler_acts_again_as_soon_as_it_has_listened() -> None:
     fleet = fleet_of(2, 1000)
-    fleet.brain.deaf()
+    fleet.scaler.disconnected()
     wants = [decision.want for decision in fleet.seconds(LISTEN + 2)]
     assert wants[0] is None
     assert wants[-1] == 3

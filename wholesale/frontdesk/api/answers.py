@@ -13,7 +13,7 @@ from newsfabric.messages.pushes import message_fields
 from newsfabric.settings import Region
 from newsfabric.store.sound import Sound
 from newsfabric.topics import TopicClass
-from wholesale.frontdesk.presence.boxes import Offer
+from wholesale.frontdesk.presence.boxes import OfferedBox
 
 # Seconds for which a reply may be reused; as long as a silent box counts as present.
 ENDPOINTS_TTL: Final = 5
@@ -23,13 +23,13 @@ LEAST_WEIGHT: Final = 0.0001
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Endpoints:
+class EndpointsReply:
     """The reply to ``/endpoints.json`` for ``region``, with the ``others`` as alternates."""
 
     region: str
     others: tuple[Region, ...]
 
-    def document(self, offers: Sequence[Offer]) -> dict[str, Any]:
+    def endpoints_document(self, offers: Sequence[OfferedBox]) -> dict[str, Any]:
         """Return the reply. Readers choose from ``gateways`` by ``weight``.
 
         Without gateways they ask ``alternates`` in their order, and again in ``retry_ms``.

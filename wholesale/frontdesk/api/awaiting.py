@@ -16,7 +16,7 @@ from newsfabric.messages.control import Receipt
 from newsfabric.publish import AsyncPublisher
 from newsfabric.topology import Bounds
 from wholesale.common.http import RETRY, HttpProblem
-from wholesale.common.progress import Progress
+from wholesale.common.progress import PendingOperations
 
 # Old receipts are useless, so their queues keep few of them, and briefly.
 _BOUNDS = Bounds(max_length=5000, max_bytes=4 << 20, message_ttl_ms=5000)
@@ -28,7 +28,7 @@ class Receipts:
     def __init__(self, publisher: AsyncPublisher, *, most: int) -> None:
         self._publisher = publisher
         self._most = most
-        self._progress = Progress()
+        self._progress = PendingOperations()
 
     @classmethod
     async def over(

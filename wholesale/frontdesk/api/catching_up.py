@@ -63,14 +63,14 @@ _PASSED_ON: Final = ("Authorization",)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
+class HistoryReply:
     """The reply of a gateway: its HTTP status, and JSON."""
 
     status: int
     body: bytes
 
 
-class CatchingUp:
+class HistoryProxy:
     """Asks gateways. It belongs to one event loop; :meth:`close` it."""
 
     def __init__(
@@ -90,19 +90,19 @@ class CatchingUp:
             max_body_size=_MAX_ANSWER,
             resolver=None if machines is None else _Checked(machines=machines),
         )
-        self._room = _Room(most_bytes)
+        self._room = _SharedBuffer(most_bytes)
         self._seconds = seconds
         self._asking = 0
-        self._left = _Left()
+        self._abandoned = _Abandoned()
 
     def close(self) -> None:
         """Close the connections."""
-        self._left.close()
+        self._abandoned.close()
         self._http.close()
 
     async def ask(
         self, boxes: Sequence[LoadReport], query: Mapping[str, str], headers: Mapping[str, str]
-    ) -> Answer:
+    ) -> HistoryReply:
         """Return the reply to ``query`` of the first of ``boxes`` that can reply, or HttpProblem.
 
         Cancel it when nobody waits for the reply any more.
@@ -120,10 +120,10 @@ class CatchingUp:
 
     async def _ask_some(
         self, boxes: Sequence[LoadReport], query: Mapping[str, str], headers: Mapping[str, str]
-    ) -> Answer:
-        if self._asking >= _AT_ONCE or self._left.are_many():
+    ) -> HistoryReply:
+        if self._asking >= _AT_ONCE or self._abandoned.are_many():
             raise _busy()
-        boxes = [box for box in boxes if not self._left.is_slow(box.box)]
+        boxes = [box for box in boxes if not self._abandoned.is_slow(box.box)]
         self._asking += 1
         try:
             async with asyncio.timeout(self._seconds):
@@ -132,14 +132,14 @@ class CatchingUp:
                     if answer is not None:
                         return answer
         except TimeoutError:
-            logger.debug("boxes have taken too long to answer")
+            logger.debug("history request timed out at all boxes")
         finally:
             self._asking -= 1
         raise HttpProblem(503, "unavailable", "no gateway of this region answers", headers=RETRY)
 
     async def _ask(
         self, box: LoadReport, query: Mapping[str, str], headers: Mapping[str, str]
-    ) -> Answer | None:
+    ) -> HistoryReply | None:
         body = _Body(self._room)
         request = HTTPRequest(
             f"{urljoin(box.sse_url, 'history')}?{urlencode(query)}",
@@ -147,7 +147,7 @@ class CatchingUp:
             connect_timeout=_CONNECT_SECONDS,
             request_timeout=_ANSWER_SECONDS,
             follow_redirects=False,
-            streaming_callback=body.take,
+            streaming_callback=body.append,
         )
         asked = asyncio.ensure_future(fetch(self._http, request, raise_error=False))
         try:
@@ -157,12 +157,12 @@ class CatchingUp:
             # Draining, full, or the rate limit is exceeded: another gateway may reply.
             if response.code >= 500 or response.code == 429:
                 return None
-            return Answer(response.code, bytes(body.held))
+            return HistoryReply(response.code, bytes(body.held))
         except (OSError, ValueError, HTTPClientError) as exc:
-            logger.debug("%s can't be asked: %s", box.box, exc)
+            logger.debug("can't ask %s: %s", box.box, exc)
             return None
         except asyncio.CancelledError:
-            self._left.add(box.box, asked)
+            self._abandoned.add(box.box, asked)
             raise
         finally:
             body.give_up()
@@ -172,7 +172,7 @@ def _busy() -> HttpProblem:
     return HttpProblem(503, "busy", "too many are catching up", headers=RETRY)
 
 
-class _Left:
+class _Abandoned:
     """Abandoned requests, by box, until they end."""
 
     def __init__(self) -> None:
@@ -210,12 +210,12 @@ class _Body:
     ended before its time.
     """
 
-    def __init__(self, room: _Room) -> None:
+    def __init__(self, room: _SharedBuffer) -> None:
         self.held = bytearray()
         self.given_up = False
         self._room = room
 
-    def take(self, chunk: bytes) -> None:
+    def append(self, chunk: bytes) -> None:
         """Add a part of the reply. Called by Tornado."""
         if not self.given_up:
             self.held += chunk
@@ -229,7 +229,7 @@ class _Body:
             self.held = bytearray()
 
 
-class _Room:
+class _SharedBuffer:
     """The bytes of all replies in transfer together: ``most_bytes`` at most."""
 
     def __init__(self, most_bytes: int) -> None:

@@ -19,23 +19,23 @@ from newsfabric.amqp.message import Message
 from newsfabric.errors import StoreError
 from newsfabric.line_limits import LineLimit
 from newsfabric.messages.control import OVERLOAD, PUBLISHER_NOT_ALLOWED, Receipt
-from newsfabric.messages.envelope import DEFAULT_LIMITS, JSON, Limits, identity_of_id
+from newsfabric.messages.envelope import DEFAULT_LIMITS, JSON, MessageLimits, identity_of_id
 from newsfabric.numbers import whole_number
 from newsfabric.process.service import answer_preflight
 from newsfabric.store import Store
 from newsfabric.store.sound import newest_sound
 from newsfabric.topics import TopicTable
-from wholesale.common.http import RETRY, AskerPace, HttpProblem, JsonHandler
+from wholesale.common.http import RETRY, ClientRateLimit, HttpProblem, JsonHandler
 from wholesale.frontdesk.api import counters
 from wholesale.frontdesk.api.access import PublishAccess
 from wholesale.frontdesk.api.answers import (
     ENDPOINTS_TTL,
     RETRY_MS,
-    Endpoints,
+    EndpointsReply,
     history_document,
 )
 from wholesale.frontdesk.api.awaiting import Receipts
-from wholesale.frontdesk.api.catching_up import Answer, CatchingUp
+from wholesale.frontdesk.api.catching_up import HistoryProxy, HistoryReply
 from wholesale.frontdesk.api.publication import (
     check_many,
     check_query,
@@ -77,7 +77,7 @@ class OpenHandler(JsonHandler):
 class EndpointsHandler(OpenHandler):
     """``GET /endpoints.json``: the gateways to connect to, or 503 with the other regions."""
 
-    def initialize(self, boxes: Boxes, endpoints: Endpoints) -> None:
+    def initialize(self, boxes: Boxes, endpoints: EndpointsReply) -> None:
         """Set the known ``boxes``, and ``endpoints``, which makes the reply. Called by Tornado."""
         self._boxes = boxes
         self._endpoints = endpoints
@@ -93,7 +93,7 @@ class EndpointsHandler(OpenHandler):
         else:
             counters.WITHOUT_GATEWAYS.inc()
             self.set_header("Retry-After", str(math.ceil(RETRY_MS / 1000)))
-        self.write_document(self._endpoints.document(offered), 200 if offered else 503)
+        self.write_document(self._endpoints.endpoints_document(offered), 200 if offered else 503)
 
 
 class HistoryHandler(OpenHandler):
@@ -107,9 +107,9 @@ class HistoryHandler(OpenHandler):
         store: Store,
         topics: TopicTable,
         boxes: Boxes,
-        catching_up: CatchingUp,
+        catching_up: HistoryProxy,
         failing: LineLimit,
-        pace: AskerPace,
+        pace: ClientRateLimit,
     ) -> None:
         """Set these; ``failing`` limits log lines, ``pace`` each address. Called by Tornado."""
         self._failing = failing
@@ -118,7 +118,7 @@ class HistoryHandler(OpenHandler):
         self._boxes = boxes
         self._catching_up = catching_up
         self._pace = pace
-        self._asking: asyncio.Future[Answer] | None = None
+        self._asking: asyncio.Future[HistoryReply] | None = None
         self._left = False
 
     async def get(self) -> None:
@@ -126,7 +126,7 @@ class HistoryHandler(OpenHandler):
 
         With ``after=`` the status is the gateway's.
         """
-        self._pace.mind(self.request)
+        self._pace.check_rate(self.request)
         if "after" in self.request.query_arguments:
             await self._catch_up()
         else:
@@ -175,9 +175,9 @@ class HistoryHandler(OpenHandler):
                 lambda asked: self._store.history(topic, limit=asked, before=before), limit
             )
         except StoreError as exc:
-            unsaid = self._failing.may_log(time.monotonic())
-            if unsaid is not None:
-                logger.warning("no history (and %d more): %s", unsaid, exc)
+            suppressed = self._failing.may_log(time.monotonic())
+            if suppressed is not None:
+                logger.warning("no history (and %d more): %s", suppressed, exc)
             raise HttpProblem(503, "unavailable", "the store is away", headers=RETRY) from exc
         self.write_document(history_document(topic, policy.topic_class, found))
 
@@ -218,7 +218,7 @@ class PublishHandler(JsonHandler):
         repeats: Repeats,
         topics: TopicTable,
         access: PublishAccess,
-        limits: Limits,
+        limits: MessageLimits,
         draining: Callable[[], bool],
         login: str | None,
     ) -> None:
@@ -273,34 +273,34 @@ class PublishHandler(JsonHandler):
         self._check_size(self._size)
         check_query(self.request.query_arguments)
         self._dry_run = parse_dry_run(self.get_query_arguments("dry_run"))
-        said = parse_document(b"".join(self._chunks))
+        body = parse_document(b"".join(self._chunks))
         key = self.request.headers.get("Idempotency-Key")
-        if not isinstance(said, list):
-            status, document = await self._answer(said, key)
+        if not isinstance(body, list):
+            status, document = await self._answer(body, key)
             self.write_document(document, status)
             return
-        check_many(said, idempotency_key=key)
+        check_many(body, idempotency_key=key)
         # Messages are published in their order, each before the next.
-        answers = await asyncio.gather(*map(self._answer_in_list, said))
+        answers = await asyncio.gather(*map(self._answer_in_list, body))
         self._answered = [answer["status"] for answer in answers]
         good = all(status < HTTPStatus.MULTIPLE_CHOICES for status in self._answered)
         self.write_document(
             {"answers": answers}, HTTPStatus.OK if good else HTTPStatus.MULTI_STATUS
         )
 
-    async def _answer_in_list(self, said: Any) -> dict[str, Any]:
+    async def _answer_in_list(self, body: Any) -> dict[str, Any]:
         try:
-            status, document = await self._answer(said, None)
+            status, document = await self._answer(body, None)
         except HttpProblem as problem:
             return {"status": problem.status, **problem.document}
         return {"status": status, **document}
 
-    async def _answer(self, said: Any, key: str | None) -> tuple[int, dict[str, Any]]:
+    async def _answer(self, body: Any, key: str | None) -> tuple[int, dict[str, Any]]:
         """Return status and document for one message; raise HttpProblem if it isn't routed."""
         start = time.monotonic()
         fresh_id, now_ms = secrets.token_hex(16), time.time_ns() // 1_000_000
         message = parse_publication(
-            said,
+            body,
             idempotency_key=key,
             fresh_id=fresh_id,
             now_ms=now_ms,
@@ -347,7 +347,7 @@ class PublishHandler(JsonHandler):
     async def _publish(self, message: Message) -> Receipt:
         name = Name.of(message)
         publish = functools.partial(self._receipts.publish, message)
-        return await self._repeats.once(name, publish, clock=time.monotonic)
+        return await self._repeats.publish_once(name, publish, clock=time.monotonic)
 
     def on_finish(self) -> None:
         """Count the reply by its status; or each reply in a list. Called by Tornado."""

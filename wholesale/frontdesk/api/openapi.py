@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any, Final
 
-from newsfabric.messages.envelope import JSON, MAX_EXPIRATION, MAX_INTEGER, Limits
+from newsfabric.messages.envelope import JSON, MAX_EXPIRATION, MAX_INTEGER, MessageLimits
 from newsfabric.topics import CLASSES
 from wholesale.frontdesk.api.publication import (
     IDEMPOTENCY_KEY,
@@ -24,7 +24,7 @@ _COUNT: Final = {"type": ["integer", "null"], "minimum": 0, "maximum": MAX_INTEG
 _WHY_WAIT: Final = "Not now. Send it again after `Retry-After` seconds."
 
 
-def document(limits: Limits, *, keys: bool) -> dict[str, Any]:
+def openapi_document(limits: MessageLimits, *, keys: bool) -> dict[str, Any]:
     """Return the document; ``keys`` states whether publishing needs an API key."""
     return {
         "openapi": "3.1.0",
@@ -162,7 +162,7 @@ _ERROR: Final = {
 }
 
 
-def _publish(limits: Limits, keys: bool) -> dict[str, Any]:
+def _publish(limits: MessageLimits, keys: bool) -> dict[str, Any]:
     one, rehearsed, many = (
         {"$ref": f"#/components/schemas/{name}"} for name in ("Published", "Rehearsed", "Answers")
     )

@@ -22,7 +22,7 @@ from newsfabric.messages.envelope import (
     JSON,
     MAX_EXPIRATION,
     MAX_INTEGER,
-    Limits,
+    MessageLimits,
     identity_text,
     receive,
 )
@@ -84,7 +84,7 @@ def parse_publication(
     idempotency_key: str | None,
     fresh_id: str,
     now_ms: int,
-    limits: Limits,
+    limits: MessageLimits,
     caller: str | None = None,
     login: str | None = None,
 ) -> Message:
@@ -109,7 +109,9 @@ def parse_publication(
     return Message(topic, body, _as_caller(properties, caller, login))
 
 
-def rehearse(message: Message, topics: TopicTable, limits: Limits, *, now_ms: int) -> Receipt:
+def rehearse(
+    message: Message, topics: TopicTable, limits: MessageLimits, *, now_ms: int
+) -> Receipt:
     """Return the receipt that a router would send for ``message`` now, if a shovel brought it.
 
     A receipt "routed" has an identity and no id. Repeats and overload are unknown here.
@@ -136,12 +138,12 @@ def rehearse(message: Message, topics: TopicTable, limits: Limits, *, now_ms: in
 
 def in_curls_words(receipt: Receipt, message: Message, topics: TopicTable) -> str:
     """Return the reason of a rejection, for a client that uses HTTP and has no AMQP login."""
-    said = message.properties
-    if receipt.reason == PUBLISHER_NOT_ALLOWED and topics.may_publish(said.app_id, message.topic):
+    app_id = message.properties.app_id
+    if receipt.reason == PUBLISHER_NOT_ALLOWED and topics.may_publish(app_id, message.topic):
         # The publisher may publish there; so the cause is that nobody vouches for it.
         return (
-            f"publishing as {said.app_id} needs an API key bound to {said.app_id}: a line "
-            f"`{said.app_id} KEY` in the frontdesk's --api-key-file, sent as X-API-Key"
+            f"publishing as {app_id} needs an API key bound to {app_id}: a line "
+            f"`{app_id} KEY` in the frontdesk's --api-key-file, sent as X-API-Key"
         )
     return receipt.detail or ""
 
@@ -161,7 +163,7 @@ def _as_caller(properties: Properties, caller: str | None, login: str | None) ->
         raise HttpProblem(
             403,
             "permission_denied",
-            f"this API key is bound to {caller}: leave app_id out, or say {caller}",
+            f"this API key is bound to {caller}: leave app_id out, or set it to {caller}",
         )
     return dataclasses.replace(properties, app_id=caller, user_id=login)
 

@@ -32,8 +32,8 @@ class Name:
     def of(cls, message: Message) -> Name:
         """Return the name of ``message``, which has a ``message_id``."""
         assert message.properties.message_id is not None
-        said = hashlib.blake2b(message.topic.encode() + b"\0" + message.body, digest_size=16)
-        return cls(message.properties.app_id, message.properties.message_id, said.digest())
+        digest = hashlib.blake2b(message.topic.encode() + b"\0" + message.body, digest_size=16)
+        return cls(message.properties.app_id, message.properties.message_id, digest.digest())
 
 
 #: Shorter than routers remember identities, and a bound of some 40 MB.
@@ -60,7 +60,7 @@ class Repeats:
     def __len__(self) -> int:
         return len(self._kept)
 
-    async def once(
+    async def publish_once(
         self, name: Name, publish: Callable[[], Awaitable[Receipt]], *, clock: Callable[[], float]
     ) -> Receipt:
         """Return the receipt of ``name``: the known one, one under way, or that of ``publish``.

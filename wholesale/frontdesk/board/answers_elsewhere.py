@@ -133,7 +133,7 @@ _DOCUMENT: Final[dict[str, Any]] = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
+class BoardReply:
     """The reply of ``frontdesk`` about its own ``region``, at ``now_ms`` of its clock."""
 
     frontdesk: str
@@ -142,7 +142,7 @@ class Answer:
     events: list[dict[str, Any]]
 
 
-def parse_answer(body: bytes, region: str) -> Answer:
+def parse_answer(body: bytes, region: str) -> BoardReply:
     """Return the parsed reply to ``/board.json?own=1`` of ``region``'s frontdesk, or ValueError."""
     if len(body) > MAX_ANSWER_BYTES:
         raise ValueError(f"an answer of {len(body)} bytes")
@@ -153,7 +153,7 @@ def parse_answer(body: bytes, region: str) -> Answer:
     if any(event["kind"] not in EVENT_KINDS for event in found["events"]):
         # An event of a later release.
         found["events"] = [e for e in found["events"] if e["kind"] in EVENT_KINDS]
-    return Answer(found["frontdesk"], found["now_ms"], found["regions"][0], found["events"])
+    return BoardReply(found["frontdesk"], found["now_ms"], found["regions"][0], found["events"])
 
 
 def _checked(value: Any, shape: Any, where: str) -> Any:

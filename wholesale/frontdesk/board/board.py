@@ -27,7 +27,7 @@ from wholesale.frontdesk.api import counters
 from wholesale.frontdesk.board.answers_elsewhere import MAX_ANSWER_BYTES, parse_answer
 from wholesale.frontdesk.board.board_access import read_board_keys
 from wholesale.frontdesk.board.elsewhere import ASK_AGAIN, ASK_EVERY
-from wholesale.frontdesk.board.picture import Picture, Place
+from wholesale.frontdesk.board.picture import FrontdeskPlace, Picture
 from wholesale.frontdesk.board.plots import EVERY_MS, Plots, point_of
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Board:
 
     def __init__(
         self,
-        place: Place,
+        place: FrontdeskPlace,
         *,
         reaches: Callable[[], tuple[bool, bool]],
         key_file: Path | None = None,
@@ -58,7 +58,7 @@ class Board:
     ) -> None:
         self.picture = Picture(place, time.monotonic(), _wall_ms())
         self.plots = Plots()
-        self._reaches = reaches
+        self._links_up = reaches
         self._key_file = key_file
         # Region → how often it refused a key. It may not know a new key yet: then the next one is
         # shown.
@@ -71,7 +71,7 @@ class Board:
         self._plots_made: bytes | None = None
         self._next_point = time.monotonic() + EVERY_MS / 1000
         self._next_update = 0.0
-        self._told = self.picture.events.last
+        self._updated_to = self.picture.events.last
 
     async def run(self) -> None:
         """Keep the board up to date until cancelled."""
@@ -79,16 +79,16 @@ class Board:
             for region, url in self.picture.place.others.items():
                 tasks.create_task(self._ask_on(region, url))
             while True:
-                self.look()
+                self.refresh()
                 await asyncio.sleep(LOOK_EVERY)
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Do the work that is due every quarter of a second."""
         now = time.monotonic()
         picture = self.picture
-        core, client = self._reaches()
+        core, client = self._links_up()
         picture.links(core=core, client=client, now=now)
-        picture.look(now)
+        picture.update_events(now)
         self._made.clear()
         if now >= self._next_point:
             self._next_point = now + EVERY_MS / 1000
@@ -96,24 +96,26 @@ class Board:
             for region in [picture.region(now, _wall_ms()), *picture.elsewhere.documents(now)]:
                 known = region["state"] != "away"
                 self.plots.add(region["name"], point_of(region) if known else {}, now)
-        if now >= self._next_update or picture.events.last != self._told:
+        if now >= self._next_update or picture.events.last != self._updated_to:
             self._next_update = now + UPDATE_EVERY
-            self._told = picture.events.last
+            self._updated_to = picture.events.last
             for watcher in self._watchers:
                 watcher.set()
 
-    def document(self, *, own: bool = False, after: int = 0) -> bytes:
+    def board_document(self, *, own: bool = False, after: int = 0) -> bytes:
         """Return the present document, as JSON."""
         made = self._made.get((own, after))
         if made is None:
-            found = self.picture.document(time.monotonic(), _wall_ms(), own=own, after=after)
+            found = self.picture.picture_document(
+                time.monotonic(), _wall_ms(), own=own, after=after
+            )
             made = self._made[own, after] = orjson.dumps(found)
         return made
 
     def plotted(self) -> bytes:
         """Return the plots of the last hour, as JSON."""
         if self._plots_made is None:
-            found = self.plots.document(time.monotonic(), _wall_ms())
+            found = self.plots.plots_document(time.monotonic(), _wall_ms())
             self._plots_made = orjson.dumps(found)
         return self._plots_made
 

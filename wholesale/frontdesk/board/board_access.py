@@ -70,7 +70,7 @@ async def read_board_keys(path: Path | None) -> tuple[ApiKey, ...]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Refusal:
+class BoardRefusal:
     """The reason why a request may not see the board. ``status`` 401 asks for a token."""
 
     status: int
@@ -108,7 +108,7 @@ class BoardAccess:
 
     async def check(
         self, headers: HTTPHeaders, cookie: str | None, *, own: bool
-    ) -> Login | Refusal | None:
+    ) -> Login | BoardRefusal | None:
         """Return the login of a request, None if it needs none, or the refusal.
 
         ``own``: for the document of the own region, which frontdesks of other regions may see.
@@ -120,7 +120,7 @@ class BoardAccess:
             if await self._is_frontdesks(token):
                 return None
             if self.keys is None:
-                return Refusal(401, "unauthorized", "show a key of --board-key-file")
+                return BoardRefusal(401, "unauthorized", "show a key of --board-key-file")
         return await self.login(cookie if token is None else token)
 
     async def _is_frontdesks(self, key: str | None) -> bool:
@@ -131,18 +131,20 @@ class BoardAccess:
             # its own board shows the error.
             return False
 
-    async def login(self, token: str | None) -> Login | Refusal:
+    async def login(self, token: str | None) -> Login | BoardRefusal:
         """Return the operator's login by ``token``, or the reason why it is refused."""
         if self.keys is None:
-            return Refusal(403, "no_logins", "this frontdesk was given no --token-keys")
+            return BoardRefusal(403, "no_logins", "this frontdesk was given no --token-keys")
         if not token:
-            return Refusal(401, "unauthorized", "the board is for operators: show a token of one")
+            return BoardRefusal(
+                401, "unauthorized", "the board is for operators: show a token of one"
+            )
         try:
             found = await self._verified(token)
         except BadToken as bad:
-            return Refusal(401, "unauthorized", f"no good token: {bad.reason}")
+            return BoardRefusal(401, "unauthorized", f"no good token: {bad.reason}")
         if not found.operator:
-            return Refusal(403, "not_an_operator", "the token lacks the claim operator: true")
+            return BoardRefusal(403, "not_an_operator", "the token lacks the claim operator: true")
         return found
 
     async def _verified(self, token: str) -> Login:

@@ -16,9 +16,14 @@ from newsfabric.http.origins import is_of_host
 from newsfabric.http.pace import Rate
 from newsfabric.messages.envelope import JSON
 from newsfabric.tokens import Login
-from wholesale.common.http import RETRY, AskerPace, HttpProblem, JsonHandler
+from wholesale.common.http import RETRY, ClientRateLimit, HttpProblem, JsonHandler
 from wholesale.frontdesk.board.board import Board
-from wholesale.frontdesk.board.board_access import COOKIE, MAX_COOKIE_TOKEN, BoardAccess, Refusal
+from wholesale.frontdesk.board.board_access import (
+    COOKIE,
+    MAX_COOKIE_TOKEN,
+    BoardAccess,
+    BoardRefusal,
+)
 from wholesale.frontdesk.pages.handlers import FOLDER, PageHandler
 
 #: Requests of one address; verifying a token's signature takes a tenth of a millisecond.
@@ -60,16 +65,16 @@ class _BoardHandler(JsonHandler):
 
     own = False
 
-    def initialize(self, board: Board, access: BoardAccess, pace: AskerPace) -> None:
+    def initialize(self, board: Board, access: BoardAccess, pace: ClientRateLimit) -> None:
         self._board, self._access, self._pace = board, access, pace
         self._until = math.inf
 
     async def prepare(self) -> None:
         headers = self.request.headers
         if not self._access.is_open_to(headers):
-            self._pace.mind(self.request)
+            self._pace.check_rate(self.request)
         found = await self._access.check(headers, self.get_cookie(COOKIE), own=self.own)
-        if isinstance(found, Refusal):
+        if isinstance(found, BoardRefusal):
             raise problem(found)
         if isinstance(found, Login):
             self._until = found.ends_ms / 1000
@@ -91,7 +96,7 @@ class BoardDocumentHandler(_BoardHandler):
 
     def get(self) -> None:
         """Reply 200 with the document, JSON."""
-        self.send(self._board.document(own=self.own))
+        self.send(self._board.board_document(own=self.own))
 
 
 class BoardPlotsHandler(_BoardHandler):
@@ -109,7 +114,7 @@ class BoardStreamHandler(_BoardHandler):
     disconnected. The stream ends with the login.
     """
 
-    def initialize(self, board: Board, access: BoardAccess, pace: AskerPace) -> None:
+    def initialize(self, board: Board, access: BoardAccess, pace: ClientRateLimit) -> None:
         """Set the arguments of :func:`board_routes`. Called by Tornado."""
         super().initialize(board, access, pace)
         self._wake = asyncio.Event()
@@ -139,7 +144,7 @@ class BoardStreamHandler(_BoardHandler):
         while not self._closed and time.time() < self._until:
             self._wake.clear()
             last = self._board.picture.events.last
-            document = self._board.document(after=after)
+            document = self._board.board_document(after=after)
             self.write(b"event: update\nid: %d\ndata: %b\n\n" % (last, document))
             after = last
             async with asyncio.timeout(_TAKEN_WITHIN):
@@ -155,19 +160,19 @@ class BoardLoginHandler(JsonHandler):
     The cookie is the token; scripts can't read it, and no other site's request carries it.
     """
 
-    def initialize(self, board: Board, access: BoardAccess, pace: AskerPace) -> None:
+    def initialize(self, board: Board, access: BoardAccess, pace: ClientRateLimit) -> None:
         """Set the arguments of :func:`board_routes`. Called by Tornado."""
         self._access, self._pace = access, pace
 
     async def post(self) -> None:
         """Log in; 403 also for a token too long for a cookie and for another site's page; 429."""
-        self._pace.mind(self.request)
+        self._pace.check_rate(self.request)
         origin = _own_origin(self.request)
         token = self.get_body_argument("token", "")
         if len(token) > MAX_COOKIE_TOKEN:
             raise HttpProblem(403, "too_long", f"a cookie holds {MAX_COOKIE_TOKEN} characters")
         found = await self._access.login(token)
-        if isinstance(found, Refusal):
+        if isinstance(found, BoardRefusal):
             raise HttpProblem(403, found.reason, found.detail)
         left = max(0, int(found.ends_ms / 1000 - time.time()))
         secure = self.request.protocol == "https" or (origin or "").startswith("https:")
@@ -184,13 +189,13 @@ class BoardLogoutHandler(JsonHandler):
     The token itself stays valid until it ends: frontdesks receive no revocations.
     """
 
-    def initialize(self, pace: AskerPace) -> None:
+    def initialize(self, pace: ClientRateLimit) -> None:
         """Set ``pace``, the rate limit of each address. Called by Tornado."""
         self._pace = pace
 
     def post(self) -> None:
         """Log out; 403 for another site's page, 429 for too many requests of an address."""
-        self._pace.mind(self.request)
+        self._pace.check_rate(self.request)
         _own_origin(self.request)
         self.clear_cookie(COOKIE, path="/", httponly=True, samesite="Strict")
         self.set_status(204)
@@ -204,7 +209,7 @@ def _own_origin(request: HTTPServerRequest) -> str | None:
     return origin
 
 
-def problem(refusal: Refusal) -> HttpProblem:
+def problem(refusal: BoardRefusal) -> HttpProblem:
     """Return ``refusal`` as an HTTP error; a 401 asks for a token (RFC 9110 section 15.5.2)."""
     asks = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else {}
     return HttpProblem(refusal.status, refusal.reason, refusal.detail, headers=asks)
@@ -215,7 +220,7 @@ def board_routes(board: Board, access: BoardAccess, balancers: Sequence[Network]
     settings: dict[str, Any] = {
         "board": board,
         "access": access,
-        "pace": AskerPace(BOARD_RATE, balancers),
+        "pace": ClientRateLimit(BOARD_RATE, balancers),
     }
     return [
         (r"/board", BoardPageHandler, {"path": FOLDER}),

@@ -11,8 +11,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
-from wholesale.frontdesk.board.answers_elsewhere import Answer
-from wholesale.frontdesk.board.events import Events
+from wholesale.frontdesk.board.answers_elsewhere import BoardReply
+from wholesale.frontdesk.board.events import EventRing
 
 ASK_EVERY: Final = 2.0
 # After a failed request.
@@ -49,7 +49,7 @@ class _Other:
     url: str
     # The time of the last good reply, or, before the first, of the start.
     since: float
-    answer: Answer | None = None
+    answer: BoardReply | None = None
     misses: int = 0
     why: str = ""
     away: bool | None = None
@@ -57,14 +57,14 @@ class _Other:
     seqs: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
-class Elsewhere:
+class OtherRegions:
     """The known state of ``others``: region → its frontdesk's URL."""
 
-    def __init__(self, others: Mapping[str, str], events: Events, now: float) -> None:
+    def __init__(self, others: Mapping[str, str], events: EventRing, now: float) -> None:
         self._others = {name: _Other(url, now) for name, url in others.items()}
         self._events = events
 
-    def answered(self, region: str, answer: Answer, now: float) -> None:
+    def answered(self, region: str, answer: BoardReply, now: float) -> None:
         """Note a reply of the region's frontdesk, and its new events."""
         other = self._others[region]
         other.answer, other.since, other.misses, other.why = answer, now, 0, ""
@@ -84,7 +84,7 @@ class Elsewhere:
         other.misses += 1
         other.why = why[:200]
 
-    def look(self, now: float) -> None:
+    def update_events(self, now: float) -> None:
         """Find regions that are newly away or back, and make events of that."""
         for name, other in self._others.items():
             away = other.misses >= _MISSES or now - other.since > OLD_AFTER
@@ -110,8 +110,8 @@ def _document(name: str, other: _Other, now: float) -> dict[str, Any]:
     state = "well" if region.get("state") == "well" else "troubled"
     if other.away or other.answer is None:
         state = "away"
-        said = f": {other.why}" if other.why else ""
-        why = [f"its frontdesk doesn't answer{said}" if other.away else "not asked yet"]
+        cause = f": {other.why}" if other.why else ""
+        why = [f"its frontdesk doesn't answer{cause}" if other.away else "not asked yet"]
     return region | {
         "name": name,
         "frontdesk_url": other.url,

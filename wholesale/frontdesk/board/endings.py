@@ -25,14 +25,14 @@ USES: Final = ("authority", "server", "client")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Ending:
+class CertificateEnding:
     """A text about certificates that end on one day. ``trouble``: so soon that it can't wait."""
 
     text: str
     trouble: bool
 
 
-def endings(processes: Iterable[Known], now_ms: int) -> list[Ending]:
+def endings(processes: Iterable[Known], now_ms: int) -> list[CertificateEnding]:
     """Return endings before ``now_ms`` + :data:`SOON_MS`, past ones too, the first to end first."""
     found: dict[tuple[datetime.date, str], list[tuple[float, str]]] = collections.defaultdict(list)
     for known in processes:
@@ -48,10 +48,12 @@ def endings(processes: Iterable[Known], now_ms: int) -> list[Ending]:
     return [_ending(day, use, sorted(them), now_ms) for (day, use), them in sorted(found.items())]
 
 
-def _ending(day: datetime.date, use: str, them: Sequence[tuple[float, str]], now_ms: int) -> Ending:
+def _ending(
+    day: datetime.date, use: str, them: Sequence[tuple[float, str]], now_ms: int
+) -> CertificateEnding:
     ends_ms, who = them[0]
     if len(them) > 1:
         who = f"{who} and {len(them) - 1} more"
     verb = "ended" if ends_ms <= now_ms else "ends"
     text = f"{use} certificate {verb} on {day}: {who}"
-    return Ending(text[:MAX_TEXT], trouble=ends_ms - now_ms < TROUBLE_MS)
+    return CertificateEnding(text[:MAX_TEXT], trouble=ends_ms - now_ms < TROUBLE_MS)

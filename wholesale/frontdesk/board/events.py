@@ -35,7 +35,7 @@ EVENT_KINDS: Final[tuple[EventKind, ...]] = get_args(EventKind)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Event:
+class RegionEvent:
     """An event at ``at`` (monotonic, of this frontdesk)."""
 
     seq: int
@@ -46,13 +46,13 @@ class Event:
     text: str
 
 
-class Events:
+class EventRing:
     """A ring of events. ``began_ms`` is the wall clock when it begins."""
 
     def __init__(self, began_ms: int) -> None:
         self._last = began_ms
         # The oldest first.
-        self._events: list[Event] = []
+        self._events: list[RegionEvent] = []
 
     @property
     def last(self) -> int:
@@ -62,7 +62,7 @@ class Events:
     def add(self, region: str, kind: EventKind, who: str, text: str, now: float) -> None:
         """Add an event."""
         self._last += 1
-        event = Event(self._last, now, region, kind, who[:MAX_TEXT], text[:MAX_TEXT])
+        event = RegionEvent(self._last, now, region, kind, who[:MAX_TEXT], text[:MAX_TEXT])
         self._events.append(event)
         if len(self._events) > MOST:
             self._make_room()
@@ -75,7 +75,7 @@ class Events:
         (who, _), *_ = whos.most_common(1)
         self._events.remove(next(e for e in self._events if (e.region, e.who) == (region, who)))
 
-    def document(
+    def events_document(
         self, now: float, now_ms: int, *, after: int = 0, region: str | None = None
     ) -> list[dict[str, Any]]:
         """Return events with numbers above ``after``, only of ``region`` if given, newest last."""

@@ -19,10 +19,10 @@ from typing import Any, Final
 from newsfabric.messages.control import LoadReport
 from newsfabric.messages.reports import NodeSeen, Report, ShovelSeen
 from wholesale.frontdesk.board import region_page
-from wholesale.frontdesk.board.elsewhere import Elsewhere
+from wholesale.frontdesk.board.elsewhere import OtherRegions
 from wholesale.frontdesk.board.endings import endings
-from wholesale.frontdesk.board.events import EventKind, Events
-from wholesale.frontdesk.board.region_page import MAX_REASONS, Seen, shovel_moves, state_of
+from wholesale.frontdesk.board.events import EventKind, EventRing
+from wholesale.frontdesk.board.region_page import MAX_REASONS, ReportedItem, shovel_moves, state_of
 from wholesale.frontdesk.presence.presence import BOX, GONE_AFTER, Known, Presence
 
 # Seconds between two checks. After a longer time this process was stopped, and missed reports.
@@ -32,7 +32,7 @@ QUIET_AT_FIRST: Final = 5.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class FrontdeskPlace:
     """The place of a frontdesk in its fabric.
 
     ``planned``: cluster of its region → its nodes; ``others``: other region → its frontdesk's URL.
@@ -59,10 +59,10 @@ class Place:
 class Picture:
     """The knowledge of one frontdesk. Times: ``now`` is monotonic, ``now_ms`` the wall clock."""
 
-    def __init__(self, place: Place, now: float, now_ms: int) -> None:
+    def __init__(self, place: FrontdeskPlace, now: float, now_ms: int) -> None:
         self.place = place
-        self.events = Events(now_ms)
-        self.elsewhere = Elsewhere(place.others, self.events, now)
+        self.events = EventRing(now_ms)
+        self.elsewhere = OtherRegions(place.others, self.events, now)
         self._presence = Presence(place.region)
         self._reaches = {place.core: False, place.client: False}
         # Since when silence counts; None while the core is away.
@@ -105,7 +105,7 @@ class Picture:
 
     # --- events ---------------------------------------------------------------------------
 
-    def look(self, now: float) -> None:
+    def update_events(self, now: float) -> None:
         """Find silent processes, and make events of changes. Call it several times a second."""
         if now - self._looked > PAUSED and self._hearing_since is not None:
             self._hearing_since = now
@@ -114,7 +114,7 @@ class Picture:
             self._follow(known, now)
         self._follow_shovels(now)
         self._follow_nodes(now)
-        self.elsewhere.look(now)
+        self.elsewhere.update_events(now)
         self._presence.forget(now)
 
     def _follow(self, known: Known, now: float) -> None:
@@ -187,7 +187,7 @@ class Picture:
 
     # --- output ---------------------------------------------------------------------------
 
-    def document(
+    def picture_document(
         self, now: float, now_ms: int, *, own: bool = False, after: int = 0
     ) -> dict[str, Any]:
         """Return the board's document, with the events after number ``after``.
@@ -202,7 +202,7 @@ class Picture:
             "version": place.version,
             "now_ms": now_ms,
             "regions": [self.region(now, now_ms), *([] if own else self.elsewhere.documents(now))],
-            "events": self.events.document(now, now_ms, after=after, region=region),
+            "events": self.events.events_document(now, now_ms, after=after, region=region),
         }
 
     def region(self, now: float, now_ms: int) -> dict[str, Any]:
@@ -250,7 +250,7 @@ class Picture:
 def _wrong(
     listed: Sequence[Known],
     clusters: Sequence[Mapping[str, Any]],
-    shovels: Mapping[tuple[str, str], Seen],
+    shovels: Mapping[tuple[str, str], ReportedItem],
 ) -> Iterator[str]:
     for cluster in clusters:
         for node in cluster["nodes"]:

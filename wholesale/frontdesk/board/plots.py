@@ -39,7 +39,7 @@ Point = Mapping[str, float | None]
 
 def point_of(region: Mapping[str, Any]) -> Point:
     """Return the point of one region in the board's document; {} if no report is recent."""
-    boxes, services = (_heard(region[kind]) for kind in ("boxes", "services"))
+    boxes, services = (_known_recently(region[kind]) for kind in ("boxes", "services"))
     if not boxes and not services and (region["boxes"] or region["services"]):
         return {}
     here = [box["figures"] for box in boxes]
@@ -56,7 +56,7 @@ def point_of(region: Mapping[str, Any]) -> Point:
     return found
 
 
-def _heard(processes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _known_recently(processes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [
         one for one in processes if one["state"] != "gone" and one["age_ms"] <= HEARD_WITHIN * 1000
     ]
@@ -75,7 +75,7 @@ class Plots:
         kept = self._points.setdefault(region, collections.deque(maxlen=POINTS))
         kept.append((now, point))
 
-    def document(self, now: float, now_ms: int) -> dict[str, Any]:
+    def plots_document(self, now: float, now_ms: int) -> dict[str, Any]:
         """Return all points: for each series a list as long as ``at_ms``, null where unknown."""
         return {
             "every_ms": EVERY_MS,

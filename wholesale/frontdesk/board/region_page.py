@@ -34,7 +34,7 @@ ROUTED: Final = "router_stage_left_messages.route"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Seen:
+class ReportedItem:
     """An item of a process's report, and its age. ``fresh``: the process isn't gone."""
 
     what: Any
@@ -42,9 +42,9 @@ class Seen:
     fresh: bool
 
 
-def shovels_of(processes: Iterable[Known], now: float) -> dict[tuple[str, str], Seen]:
+def shovels_of(processes: Iterable[Known], now: float) -> dict[tuple[str, str], ReportedItem]:
     """Return the shovels that keepers and boxes report; of two reports the fresher one counts."""
-    found: dict[tuple[str, str], Seen] = {}
+    found: dict[tuple[str, str], ReportedItem] = {}
     for known in processes:
         listed = known.report.shovels if known.report is not None else ()
         # A box may report its own shovels only.
@@ -58,9 +58,9 @@ def shovels_of(processes: Iterable[Known], now: float) -> dict[tuple[str, str], 
     return found
 
 
-def nodes_of(processes: Iterable[Known], now: float) -> dict[tuple[str, str], Seen]:
+def nodes_of(processes: Iterable[Known], now: float) -> dict[tuple[str, str], ReportedItem]:
     """Return the nodes that keepers report."""
-    found: dict[tuple[str, str], Seen] = {}
+    found: dict[tuple[str, str], ReportedItem] = {}
     for known in processes:
         if known.kind == "keeper" and known.report is not None:
             for node in known.report.nodes:
@@ -69,15 +69,19 @@ def nodes_of(processes: Iterable[Known], now: float) -> dict[tuple[str, str], Se
 
 
 def _put(
-    found: dict[tuple[str, str], Seen], key: tuple[str, str], what: Any, known: Known, now: float
+    found: dict[tuple[str, str], ReportedItem],
+    key: tuple[str, str],
+    what: Any,
+    known: Known,
+    now: float,
 ) -> None:
-    seen = Seen(what, now - known.heard, not known.gone)
+    seen = ReportedItem(what, now - known.heard, not known.gone)
     before = found.get(key)
     if before is None or (seen.fresh, -seen.age) > (before.fresh, -before.age):
         found[key] = seen
 
 
-def shovel_moves(seen: Seen) -> bool | None:
+def shovel_moves(seen: ReportedItem) -> bool | None:
     """Return whether a shovel moves messages; None while that isn't known."""
     shovel: ShovelSeen = seen.what
     if not seen.fresh:
@@ -87,7 +91,7 @@ def shovel_moves(seen: Seen) -> bool | None:
     return shovel.canary_age_ms <= SILENT_AFTER_MS
 
 
-def shovel_page(seen: Seen) -> dict[str, Any]:
+def shovel_page(seen: ReportedItem) -> dict[str, Any]:
     """Return a shovel. Without a fresh report its state is ``unknown``, and its age grows."""
     shovel: ShovelSeen = seen.what
     age = shovel.canary_age_ms
@@ -111,7 +115,7 @@ def state_of(known: Known) -> str:
         return "gone"
     if known.load is not None:
         return known.load.state
-    return known.says()
+    return known.reported_state()
 
 
 def waiting_for(known: Known) -> list[str]:
@@ -159,7 +163,7 @@ def box_page(known: Known, now: float) -> dict[str, Any]:
     }
 
 
-def heard_lately(processes: Iterable[Known], now: float) -> list[Known]:
+def recently_reported(processes: Iterable[Known], now: float) -> list[Known]:
     """Return the processes whose present state is known: not gone, and with a recent report.
 
     While its core is away, a frontdesk declares no process gone, and knows no present state.
@@ -173,7 +177,7 @@ def totals_page(processes: Iterable[Known], now: float) -> dict[str, Any]:
     Quantiles of several boxes can't be added: ``delay_p50_ms`` is the p50 of the median box,
     weighted by publications; ``delay_p99_ms`` is that of the slowest box.
     """
-    listed = heard_lately(processes, now)
+    listed = recently_reported(processes, now)
     boxes = [known for known in listed if known.kind == BOX]
     loads = [known.load for known in boxes if known.load is not None]
     routed = [_figure(known, ROUTED) or 0.0 for known in listed if known.kind == "router"]
@@ -199,7 +203,7 @@ def totals_page(processes: Iterable[Known], now: float) -> dict[str, Any]:
 def busiest_page(processes: Iterable[Known], field: str, now: float) -> list[dict[str, Any]]:
     """Return the busiest topics or publishers, by routers with recent reports."""
     sums: collections.Counter[str] = collections.Counter()
-    for known in heard_lately(processes, now):
+    for known in recently_reported(processes, now):
         if known.kind == "router" and known.report is not None:
             busy: tuple[Busy, ...] = getattr(known.report, field)
             for each in busy:
@@ -209,7 +213,10 @@ def busiest_page(processes: Iterable[Known], field: str, now: float) -> list[dic
 
 
 def cluster_pages(
-    planned: Mapping[str, Sequence[str]], seen: Mapping[tuple[str, str], Seen], *, core_away: str
+    planned: Mapping[str, Sequence[str]],
+    seen: Mapping[tuple[str, str], ReportedItem],
+    *,
+    core_away: str,
 ) -> list[dict[str, Any]]:
     """Return the clusters: the planned nodes, and the keepers' reports of them.
 
@@ -233,7 +240,7 @@ def cluster_pages(
     return pages
 
 
-def _node(name: str, seen: Seen | None, *, away: bool) -> dict[str, Any]:
+def _node(name: str, seen: ReportedItem | None, *, away: bool) -> dict[str, Any]:
     node: NodeSeen | None = None if seen is None else seen.what
     return {
         "node": name,

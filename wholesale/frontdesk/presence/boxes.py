@@ -35,7 +35,7 @@ class _Box:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Offer:
+class OfferedBox:
     """A box that takes readers, and its share of new readers relative to the other boxes."""
 
     report: LoadReport
@@ -71,7 +71,7 @@ class Boxes:
         self._boxes[report.box] = _Box(report, now, since if report.state == "ready" else None)
         return True
 
-    def offers(self, *, now: float) -> list[Offer]:
+    def offers(self, *, now: float) -> list[OfferedBox]:
         """Return ready boxes that aren't full, in a weighted random order: the first is a good one.
 
         Above :data:`MAX_OFFERED` boxes, that many are drawn, with equal weights.
@@ -81,12 +81,12 @@ class Boxes:
         if not boxes:
             return []
         found = shares([_vessel(box.report, now - (box.ready_since or 0.0)) for box in boxes])
-        offers = [Offer(box.report, share) for box, share in zip(boxes, found, strict=True)]
+        offers = [OfferedBox(box.report, share) for box, share in zip(boxes, found, strict=True)]
         # Efraimidis and Spirakis: each place in turn is drawn by weight from the boxes that are
         # left.
         offers.sort(key=lambda one: math.log(1.0 - self._rng.random()) / one.weight, reverse=True)
         if len(offers) > MAX_OFFERED:
-            return [Offer(one.report, 1 / MAX_OFFERED) for one in offers[:MAX_OFFERED]]
+            return [OfferedBox(one.report, 1 / MAX_OFFERED) for one in offers[:MAX_OFFERED]]
         return offers
 
     def count(self, *, now: float) -> int:

@@ -50,7 +50,7 @@ class Known:
     started_ms: int | None = None
     old_ones: int = 0
 
-    def says(self) -> str:
+    def reported_state(self) -> str:
         """Return the state that it reports: ``starting``, ``ready`` or ``draining``."""
         if self.report is not None:
             return self.report.state
@@ -59,7 +59,7 @@ class Known:
     @property
     def left(self) -> bool:
         """True if the process is gone after an order to drain."""
-        return self.gone and self.says() == "draining"
+        return self.gone and self.reported_state() == "draining"
 
 
 def login_of(report: Report) -> str:

@@ -29,7 +29,7 @@ LEAST: Final = 0.1
 # Of the search for the level: fine enough for one reader of a million.
 _HALVINGS: Final = 40
 # Seconds after becoming ready in which a box's bound grows from its even share to the most.
-WARM_UP: Final = 30.0
+FULL_SHARE_AFTER: Final = 30.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +56,8 @@ def shares(vessels: Sequence[Vessel]) -> list[float]:
 
 
 def _most(vessel: Vessel, even: float, room: float, expected: float) -> float:
-    warm = min(1.0, max(0.0, vessel.age) / WARM_UP)
-    bound = even * (1.0 + (MOST - 1.0) * warm)
+    grown = min(1.0, max(0.0, vessel.age) / FULL_SHARE_AFTER)
+    bound = even * (1.0 + (MOST - 1.0) * grown)
     return min(bound, max(even, expected * MOST_OF_ALL), room)
 
 

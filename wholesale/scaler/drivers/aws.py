@@ -32,7 +32,7 @@ _CONFIG: Final = botocore.config.Config(
 _GOING: Final = ("Terminating", "Terminated", "Detaching", "Detached")
 
 
-class Cloud:
+class AwsClient:
     """A client of one AWS service, with one thread of its own."""
 
     def __init__(self, service: str, *, region: str | None, endpoint: str | None) -> None:
@@ -67,8 +67,8 @@ class AwsDriver:
         self, group: str, *, region: str | None = None, endpoint: str | None = None
     ) -> None:
         self._group = group
-        self._groups = Cloud("autoscaling", region=region, endpoint=endpoint)
-        self._machines = Cloud("ec2", region=region, endpoint=endpoint)
+        self._groups = AwsClient("autoscaling", region=region, endpoint=endpoint)
+        self._machines = AwsClient("ec2", region=region, endpoint=endpoint)
         # Instances' launch times, which the group doesn't contain.
         self._launched: dict[str, datetime.datetime] = {}
 

@@ -15,7 +15,7 @@ from newsfabric.line_limits import RepeatedFailures
 from wholesale.scaler.drivers import DriverError
 
 if TYPE_CHECKING:
-    from wholesale.scaler.drivers.aws import Cloud
+    from wholesale.scaler.drivers.aws import AwsClient
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ EVERY: Final = 60.0
 TIMEOUT: Final = 20.0
 
 
-class Watching(Protocol):
+class MetricsSink(Protocol):
     """Reports a scaler's figures to a monitoring system, again and again."""
 
     async def run(self, document: Callable[[], dict[str, Any]]) -> None:
@@ -34,19 +34,19 @@ class Watching(Protocol):
 class CloudWatch:
     """Puts metrics into ``namespace``. The caller owns ``cloud``."""
 
-    def __init__(self, namespace: str, cloud: Cloud, *, every: float = EVERY) -> None:
+    def __init__(self, namespace: str, cloud: AwsClient, *, every: float = EVERY) -> None:
         self._namespace = namespace
         self._cloud = cloud
         self._every = every
         self._failures = RepeatedFailures()
 
     async def run(self, document: Callable[[], dict[str, Any]]) -> None:
-        """Report as :meth:`Watching.run`, every ``every`` seconds."""
+        """Report as :meth:`MetricsSink.run`, every ``every`` seconds."""
         while True:
-            await self.tell(document())
+            await self.put_metrics(document())
             await asyncio.sleep(self._every)
 
-    async def tell(self, document: dict[str, Any]) -> bool:
+    async def put_metrics(self, document: dict[str, Any]) -> bool:
         """Put the metrics of ``document``; return whether CloudWatch accepted them."""
         data = metric_data(document)
         if not data:
@@ -70,14 +70,14 @@ def metric_data(document: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the metrics in a ``/scale`` document; none while the scaler is deaf. Pure."""
     if document["wanted"] is None:
         return []
-    said = {line["name"]: line["value"] for line in document["sums"]}
+    values = {line["name"]: line["value"] for line in document["sums"]}
     values = {
         "WantedBoxes": document["wanted"],
         "ServingBoxes": document["counts"].get("ready", 0),
         "FailedBoxes": document["counts"].get("failed", 0),
         "SilentBoxes": document["counts"].get("silent", 0),
-        "Readers": said["readers"],
-        "CarriedReaders": said["carried"],
+        "Readers": values["readers"],
+        "CarriedReaders": values["carried"],
         "Limited": float(document["state"] == "limited"),
         "DriverFailing": float(document["driver"]["state"] == "failing"),
     }

@@ -81,8 +81,8 @@ class CommandDriver:
         if max(len(out), len(err)) > MAX_OUTPUT:
             raise DriverError(f"{words[0]}: more than {MAX_OUTPUT >> 10} KiB of output")
         if code != 0:
-            said = _last_line(err) or "and said nothing"
-            text = f"{words[0]}: exit code {code}: {said}"
+            error = _last_line(err) or "no output"
+            text = f"{words[0]}: exit code {code}: {error}"
             raise DriverLimit(text) if code == EXIT_LIMIT else DriverError(text)
         return out
 

@@ -26,7 +26,7 @@ export const FAULTS = {
   afterItsEnd: {
     says: "what another handler has ended is called all the same",
     file: "subscriber.ts",
-    text: "if (this.#followed.has(wish.key)) call(handler, value);",
+    text: "if (this.#followed.has(interest.key)) call(handler, value);",
     instead: "call(handler, value);",
     from: 330,
     within: 100,
@@ -40,9 +40,9 @@ export const FAULTS = {
     within: 120,
   },
   oldNotes: {
-    says: "of what a tab wishes a new leader keeps the first word, which may have been for another",
+    says: "of what a tab wants a new leader keeps the first word, which may have been for another",
     file: "topics.ts",
-    text: "known.renew(wish)",
+    text: "known.renew(interest)",
     instead: "undefined",
     from: 1340,
     within: 100,

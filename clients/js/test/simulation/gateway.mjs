@@ -35,7 +35,7 @@ function readPosition(text) {
 }
 
 /** What is published: per topic a list of entries, messages and marks, which each gateway gets in an order of its own. */
-export class Fabric {
+export class SimulatedFabric {
   constructor(world) {
     this.world = world;
     this.gateways = [];
@@ -63,7 +63,7 @@ export class Fabric {
   }
 }
 
-export class Gateway {
+export class SimulatedGateway {
   constructor(fabric, region, name) {
     Object.assign(this, { fabric, world: fabric.world, region, name });
     this.arrived = new Map([...fabric.entries.keys()].map((topic) => [topic, []]));
@@ -156,8 +156,8 @@ export class Gateway {
     if (topic === undefined) return token === undefined ? action : `${action} ${this.#kindOf(reader, token)}`;
     const [role] = Object.entries(TOPICS).find(([, name]) => name === topic);
     if (action !== "subscribe") return `${action} ${role}`;
-    const wish = position !== undefined ? (readPosition(position) === null ? " bad position" : " position") : rewind ? " rewind" : "";
-    return `subscribe ${role}${wish}${reader.topics.has(topic) ? " again" : ""}`;
+    const interest = position !== undefined ? (readPosition(position) === null ? " bad position" : " position") : rewind ? " rewind" : "";
+    return `subscribe ${role}${interest}${reader.topics.has(topic) ? " again" : ""}`;
   }
 
   #kindOf(reader, text) {

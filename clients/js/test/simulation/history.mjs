@@ -4,9 +4,9 @@
  */
 
 import { Device } from "./browser.mjs";
-import { Fabric, Gateway, TOPICS } from "./gateway.mjs";
+import { SimulatedFabric, SimulatedGateway, TOPICS } from "./gateway.mjs";
 import { idOf } from "../support.mjs";
-import { World } from "./world.mjs";
+import { SimulatedWorld } from "./world.mjs";
 
 const FOLLOWED = [TOPICS.public, TOPICS.public, TOPICS.registered, TOPICS.own];
 /** From the moment at which all is well until all are served: waits of 30 s, what a gateway asked for, and an attempt. */
@@ -49,11 +49,11 @@ const ALL_WEIGHTS = EVENTS.reduce((sum, [weight]) => sum + weight, 0);
 
 class History {
   constructor(library, seed) {
-    const world = new World(seed);
-    const fabric = new Fabric(world);
+    const world = new SimulatedWorld(seed);
+    const fabric = new SimulatedFabric(world);
     const region = (name, latency) => ({ name, url: `http://${name}/endpoints.json`, latency, isUp: true, isSilent: false, gateways: [] });
     const regions = [region("oregon", world.ms(10, 60)), region("dublin", world.ms(40, 250))];
-    for (const one of regions) for (const n of [1, 2]) one.gateways.push(new Gateway(fabric, one, `${one.name}-${n}`));
+    for (const one of regions) for (const n of [1, 2]) one.gateways.push(new SimulatedGateway(fabric, one, `${one.name}-${n}`));
     // A page can't know that a gateway allows less than it says, nor that it is later than its clock says: not where it says as much as it may.
     Object.assign(this, { world, fabric, regions, hasFlurries: world.chance(0.2), device: new Device(world, fabric, regions, library) });
   }

@@ -14,7 +14,7 @@ const STOPS = new Set(Object.values(CLOSES).filter(({ reconnect }) => !reconnect
 const MOST_DISCOVERIES = 25;
 
 /** One connection, or the attempt at one. What a cut has swallowed nobody is told. */
-export class Link {
+export class SimulatedLink {
   constructor(leader, gateway, transport) {
     const { world, device } = leader;
     Object.assign(this, { leader, world, gateway, transport, number: (device.linksMade += 1) });
@@ -121,9 +121,9 @@ export class Leader {
     const { world, device } = tab;
     Object.assign(this, { tab, world, device, link: null, timer: 0, discoveries: [], mayStop: false, mustStop: false, isComparing: false, askedMs: 0, notBefore: 0 });
     const emit = (effect) => this.#carryOut(effect);
-    const { Session, Regions } = library;
+    const { Session, KnownRegions } = library;
     const urls = device.regions.map(({ url }) => url);
-    this.session = new Session({ regions: new Regions(urls), random: world.random, emit, transports: ["websocket", "xhr-streaming"] });
+    this.session = new Session({ regions: new KnownRegions(urls), random: world.random, emit, transports: ["websocket", "xhr-streaming"] });
     tab.leader = this;
     this.do((now) => this.session.start(now));
     this.do((now) => this.session.hide(tab.isHidden, now));
@@ -187,7 +187,7 @@ export class Leader {
       const gateway = device.gatewayOf(effect.target);
       const answers = gateway.region.isUp && !gateway.region.isSilent && !device.isOffline && !device.forbidsSockets;
       world.after(answers ? 2 * gateway.region.latency : effect.ms, () => this.tab.task("promise", () => this.do((now) => this.session.probed(answers, now))));
-    } else this.#tell(effect.note);
+    } else this.#notify(effect.note);
   }
 
   #open({ target, transport }) {
@@ -195,7 +195,7 @@ export class Leader {
     if (this.mustStop) this.world.broken("the page comes back although it was told to stop");
     if (this.world.now < this.notBefore) this.world.broken("the page comes back before the gateway said that it may");
     this.askedMs = 0;
-    this.link = new Link(this, this.device.gatewayOf(target), transport);
+    this.link = new SimulatedLink(this, this.device.gatewayOf(target), transport);
     this.world.note(this.tab.id, "opens", this.link.gateway.name, transport);
   }
 
@@ -261,7 +261,7 @@ export class Leader {
     );
   }
 
-  #tell(note) {
+  #notify(note) {
     const { tab, device, world } = this;
     if (note.t === "state") this.#stateIs(note);
     const question = note.t === "token?" ? {} : null;

@@ -16,7 +16,7 @@ export class Tab {
     this.takesTokens = world.chance(0.7);
     const token = world.chance(0.3) ? device.newToken() : () => this.makeToken();
     const { Subscriber } = device.sources;
-    this.subscriber = new Subscriber({ id, token: this.takesTokens ? token : null, say: (note) => this.say(note), tell: (event) => this.told(event) });
+    this.subscriber = new Subscriber({ id, token: this.takesTokens ? token : null, say: (note) => this.say(note), notify: (event) => this.told(event) });
     device.tabs.push(this);
     if (!device.holder) this.lead();
     else this.subscriber.hello();

@@ -2,7 +2,7 @@
 
 import { randomsOf } from "../support.mjs";
 
-export class World {
+export class SimulatedWorld {
   constructor(seed) {
     this.random = randomsOf(seed);
     this.now = 1_735_689_600_000;

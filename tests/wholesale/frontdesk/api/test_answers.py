@@ -8,13 +8,13 @@ from envelopes import envelope
 from newsfabric.messages.envelope import identity_text
 from newsfabric.settings import Node, Region
 from newsfabric.store.sound import Sound
-from wholesale.frontdesk.api.answers import Endpoints, history_document
+from wholesale.frontdesk.api.answers import EndpointsReply, history_document
 
 
 def test_alternates_are_the_other_regions_frontdesks():
     node = (Node("n", "amqp://127.0.0.1", "http://127.0.0.1"),)
     dublin = Region(name="dublin", frontdesk_url="http://d.example/", client=node, core=node)
-    assert Endpoints("oregon", (dublin,)).document([]) == {
+    assert EndpointsReply("oregon", (dublin,)).endpoints_document([]) == {
         "region": "oregon",
         "gateways": [],
         "alternates": [{"region": "dublin", "endpoints_url": "http://d.example/endpoints.json"}],

@@ -14,7 +14,7 @@ from wholesale.frontdesk.api.awaiting import Receipts
 MESSAGE = Message("news.x", b"{}", Properties(message_id="m-1"))
 
 
-class Publisher:
+class FailingPublisher:
     """A publisher that raises ``error`` instead of publishing."""
 
     connected = True
@@ -27,7 +27,7 @@ class Publisher:
 
 
 def receipts(error: Exception) -> Receipts:
-    return Receipts(Publisher(error), most=1)  # type: ignore[arg-type]
+    return Receipts(FailingPublisher(error), most=1)  # type: ignore[arg-type]
 
 
 async def test_what_a_broker_refuses_is_rejected_as_by_a_router() -> None:

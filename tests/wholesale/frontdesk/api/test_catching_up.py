@@ -17,7 +17,7 @@ from newsfabric.messages.control import LoadReport
 from newsfabric.topics import TopicTable
 from wholesale.common.http import HttpProblem
 from wholesale.frontdesk.api import catching_up, counters
-from wholesale.frontdesk.api.catching_up import Answer, CatchingUp
+from wholesale.frontdesk.api.catching_up import HistoryProxy, HistoryReply
 
 MIB = 1 << 20
 LARGE = b'"%s"' % (b"x" * (4 * MIB))
@@ -32,7 +32,7 @@ async def house(topics: TopicTable) -> AsyncIterator[House]:
         yield house
 
 
-class Gateway:
+class SlowGateway:
     """A gateway that sends one half of each answer, and the rest when ``go_on`` is set."""
 
     def __init__(self, port: int, go_on: asyncio.Event) -> None:
@@ -42,7 +42,7 @@ class Gateway:
 
 
 @contextlib.asynccontextmanager
-async def gateway(status: bytes = b"200 OK") -> AsyncIterator[Gateway]:
+async def gateway(status: bytes = b"200 OK") -> AsyncIterator[SlowGateway]:
     connections: set[asyncio.Task[None]] = set()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -62,7 +62,7 @@ async def gateway(status: bytes = b"200 OK") -> AsyncIterator[Gateway]:
             await writer.drain()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    it = Gateway(server.sockets[0].getsockname()[1], asyncio.Event())
+    it = SlowGateway(server.sockets[0].getsockname()[1], asyncio.Event())
     try:
         yield it
     finally:
@@ -71,7 +71,7 @@ async def gateway(status: bytes = b"200 OK") -> AsyncIterator[Gateway]:
         await asyncio.gather(*connections)
 
 
-async def asked(catching: CatchingUp, box: LoadReport, topic: str) -> str:
+async def asked(catching: HistoryProxy, box: LoadReport, topic: str) -> str:
     try:
         answer = await catching.ask([box], {"topic": topic}, {})
     except HttpProblem as problem:
@@ -86,7 +86,7 @@ def held() -> float:
 
 async def test_all_answers_on_their_way_have_one_bound_and_the_largest_makes_room():
     async with gateway() as there:
-        catching = CatchingUp(most_bytes=10 * MIB)
+        catching = HistoryProxy(most_bytes=10 * MIB)
         large = [asyncio.create_task(asked(catching, there.box, "large")) for _ in range(12)]
         small = [asyncio.create_task(asked(catching, there.box, "small")) for _ in range(12)]
         await until(lambda: there.asked == 24 and held() > 7 * MIB)
@@ -104,18 +104,18 @@ async def test_all_answers_on_their_way_have_one_bound_and_the_largest_makes_roo
 @pytest.mark.parametrize("status", [b"429 Too Many Requests", b"500 Oh", b"503 Draining"])
 async def test_a_gateway_that_can_not_now_is_left_for_the_next_one(status: bytes):
     async with gateway(status) as unable, gateway() as there:
-        catching = CatchingUp()
+        catching = HistoryProxy()
         for one in (unable, there):
             one.go_on.set()
         answer = await catching.ask([unable.box, there.box], {"topic": "small"}, {})
-        assert (answer, unable.asked, there.asked) == (Answer(200, SMALL), 1, 1)
+        assert (answer, unable.asked, there.asked) == (HistoryReply(200, SMALL), 1, 1)
         assert await asked(catching, unable.box, "small") == UNAVAILABLE
         catching.close()
 
 
 async def test_what_a_gateway_refuses_for_good_no_other_one_is_asked():
     async with gateway(b"403 Forbidden") as refusing, gateway() as there:
-        catching = CatchingUp()
+        catching = HistoryProxy()
         refusing.go_on.set()
         answer = await catching.ask([refusing.box, there.box], {"topic": "small"}, {})
         assert (answer.status, there.asked) == (403, 0)
@@ -124,7 +124,7 @@ async def test_what_a_gateway_refuses_for_good_no_other_one_is_asked():
 
 async def test_a_gateway_that_never_ends_its_answer_is_left_in_time():
     async with gateway() as there:
-        catching = CatchingUp(seconds=0.2)
+        catching = HistoryProxy(seconds=0.2)
         boxes = [there.box] * 3
         with pytest.raises(HttpProblem, match="503 unavailable"):
             await catching.ask(boxes, {"topic": "large"}, {})
@@ -150,7 +150,7 @@ async def test_one_question_more_than_may_be_on_their_way_is_told_to_come_back(
 ) -> None:
     monkeypatch.setattr(catching_up, "_AT_ONCE", 2)
     async with gateway() as there:
-        catching = CatchingUp()
+        catching = HistoryProxy()
         begun = [asyncio.create_task(asked(catching, there.box, "small")) for _ in range(2)]
         await until(lambda: there.asked == 2)
         assert await asked(catching, there.box, "small") == BUSY
@@ -160,7 +160,7 @@ async def test_one_question_more_than_may_be_on_their_way_is_told_to_come_back(
         catching.close()
 
 
-async def leave(catching: CatchingUp, boxes: list[LoadReport], number: int) -> None:
+async def leave(catching: HistoryProxy, boxes: list[LoadReport], number: int) -> None:
     """Start ``number`` requests, and cancel them before any answer."""
     questions = [
         asyncio.create_task(catching.ask(boxes, {"topic": "small"}, {})) for _ in range(number)
@@ -175,12 +175,12 @@ async def test_readers_who_leave_a_silent_box_keep_nobody_from_another_one():
     async with gateway() as silent, gateway() as there:
         silent_box = dataclasses.replace(silent.box, box="silent")
         there.go_on.set()
-        catching = CatchingUp()
+        catching = HistoryProxy()
         await leave(catching, [silent_box], 10)
         # No request waits for the silent one any more.
         for _ in range(100):
             answer = await catching.ask([silent_box, there.box], {"topic": "small"}, {})
-            assert answer == Answer(200, SMALL)
+            assert answer == HistoryReply(200, SMALL)
         assert await asked(catching, silent_box, "small") == UNAVAILABLE
         # It answers its requests.
         silent.go_on.set()
@@ -197,7 +197,7 @@ async def test_boxes_that_are_all_silent_bound_the_questions_that_readers_leave(
 ) -> None:
     monkeypatch.setattr(catching_up, "_LEFT", 12)
     async with gateway() as silent:
-        catching = CatchingUp()
+        catching = HistoryProxy()
         for name in ("a", "b"):
             await leave(catching, [dataclasses.replace(silent.box, box=name)], 6)
         assert await asked(catching, silent.box, "small") == BUSY

@@ -23,7 +23,7 @@ from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 from newsfabric.amqp import ConfirmingPublisher, Consumer, Delivery
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.http.pace import Rate
-from newsfabric.messages.envelope import DEFAULT_LIMITS, Limits
+from newsfabric.messages.envelope import DEFAULT_LIMITS, MessageLimits
 from newsfabric.settings import Fabric, Node, Region
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicTable, parse_topics
@@ -123,13 +123,13 @@ async def test_the_document_is_served(topics: TopicTable) -> None:
     async with frontdesk(topics, ApiKey(KEY)) as url:
         response = await fetch(f"{url}/openapi.json")
     assert response.code == 200
-    assert orjson.loads(response.body) == openapi.document(DEFAULT_LIMITS, keys=True)
+    assert orjson.loads(response.body) == openapi.openapi_document(DEFAULT_LIMITS, keys=True)
 
 
 async def test_every_path_and_method_that_it_names_is_there_and_no_other(
     topics: TopicTable,
 ) -> None:
-    paths = openapi.document(DEFAULT_LIMITS, keys=False)["paths"]
+    paths = openapi.openapi_document(DEFAULT_LIMITS, keys=False)["paths"]
     methods = ("get", "post", "put", "delete", "patch")
     async with frontdesk(topics) as url:
         for path, operations in paths.items():
@@ -145,7 +145,7 @@ async def test_every_path_and_method_that_it_names_is_there_and_no_other(
 
 
 def test_without_keys_it_asks_for_none() -> None:
-    paths = openapi.document(Limits(), keys=False)["paths"]
+    paths = openapi.openapi_document(MessageLimits(), keys=False)["paths"]
     assert paths["/publish"]["post"]["security"] == []
 
 

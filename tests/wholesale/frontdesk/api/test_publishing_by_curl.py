@@ -219,7 +219,7 @@ async def test_who_publishes_as_another_is_told_whom_the_key_is_bound_to(guarded
     assert error(await asked) == (
         403,
         "permission_denied",
-        "this API key is bound to cms: leave app_id out, or say cms",
+        "this API key is bound to cms: leave app_id out, or set it to cms",
     )
 
 

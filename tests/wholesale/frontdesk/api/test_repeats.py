@@ -12,11 +12,11 @@ from newsfabric.messages.control import Receipt
 from wholesale.frontdesk.api.repeats import Name, Repeats
 
 
-class Frontdesk:
-    """A publisher with the results ``says``, one after the other, and a clock."""
+class ScriptedPublisher:
+    """A publisher with the results ``reported_state``, one after the other, and a clock."""
 
     def __init__(self, *says: str | Exception) -> None:
-        self.says = list(says)
+        self.reported_state = list(says)
         self.published = 0
         self.now = 0.0
         self.repeats = Repeats(seconds=600, most=2)
@@ -25,7 +25,7 @@ class Frontdesk:
 
     async def publish(self) -> Receipt:
         self.published += 1
-        said = self.says.pop(0)
+        said = self.reported_state.pop(0)
         await self.gate.wait()
         if isinstance(said, Exception):
             raise said
@@ -37,32 +37,32 @@ class Frontdesk:
     ) -> tuple[str, bool]:
         properties = Properties(message_id=message_id, app_id=app_id)
         name = Name.of(Message("news.x", body, properties))
-        receipt = await self.repeats.once(name, self.publish, clock=lambda: self.now)
+        receipt = await self.repeats.publish_once(name, self.publish, clock=lambda: self.now)
         return receipt.id or "", receipt.repeated
 
 
 async def test_the_same_again_is_answered_with_the_first_id() -> None:
-    frontdesk = Frontdesk("one", "two")
+    frontdesk = ScriptedPublisher("one", "two")
     assert await frontdesk.ask() == ("one", False)
     assert await frontdesk.ask() == ("one", True)
     assert frontdesk.published == 1
 
 
 async def test_another_publishers_message_of_that_name_is_another() -> None:
-    frontdesk = Frontdesk("one", "two")
+    frontdesk = ScriptedPublisher("one", "two")
     assert await frontdesk.ask(app_id="cms") == ("one", False)
     assert await frontdesk.ask(app_id="web") == ("two", False)
 
 
 async def test_another_body_under_the_same_name_is_for_the_router_to_judge() -> None:
-    frontdesk = Frontdesk("one", "the router's word")
+    frontdesk = ScriptedPublisher("one", "the router's word")
     await frontdesk.ask()
     assert await frontdesk.ask(body=b"[]") == ("the router's word", False)
     assert await frontdesk.ask() == ("one", True)
 
 
 async def test_after_ten_minutes_it_is_a_new_message() -> None:
-    frontdesk = Frontdesk("one", "two")
+    frontdesk = ScriptedPublisher("one", "two")
     await frontdesk.ask()
     frontdesk.now = 599.9
     assert await frontdesk.ask() == ("one", True)
@@ -71,7 +71,7 @@ async def test_after_ten_minutes_it_is_a_new_message() -> None:
 
 
 async def test_of_many_the_oldest_is_forgotten() -> None:
-    frontdesk = Frontdesk("one", "two", "three", "again")
+    frontdesk = ScriptedPublisher("one", "two", "three", "again")
     for message_id in ("m-1", "m-2", "m-3"):
         await frontdesk.ask(message_id)
     assert len(frontdesk.repeats) == 2
@@ -80,7 +80,7 @@ async def test_of_many_the_oldest_is_forgotten() -> None:
 
 
 async def test_two_at_once_are_one_message() -> None:
-    frontdesk = Frontdesk("one", "two")
+    frontdesk = ScriptedPublisher("one", "two")
     frontdesk.gate.clear()
     asking = [asyncio.create_task(frontdesk.ask()) for _ in range(3)]
     await asyncio.sleep(0)
@@ -90,13 +90,13 @@ async def test_two_at_once_are_one_message() -> None:
 
 
 async def test_a_rejection_isnt_kept() -> None:
-    frontdesk = Frontdesk("rejected", "one")
+    frontdesk = ScriptedPublisher("rejected", "one")
     assert await frontdesk.ask() == ("rejected", False)
     assert await frontdesk.ask() == ("one", False)
 
 
 async def test_what_failed_is_tried_again_and_those_who_waited_are_told() -> None:
-    frontdesk = Frontdesk(StoreUnavailable("away"), "one")
+    frontdesk = ScriptedPublisher(StoreUnavailable("away"), "one")
     frontdesk.gate.clear()
     asking = [asyncio.create_task(frontdesk.ask()) for _ in range(2)]
     await asyncio.sleep(0)
@@ -108,7 +108,7 @@ async def test_what_failed_is_tried_again_and_those_who_waited_are_told() -> Non
 
 
 async def test_nobody_else_waits_when_one_goes_away() -> None:
-    frontdesk = Frontdesk("one", "two")
+    frontdesk = ScriptedPublisher("one", "two")
     frontdesk.gate.clear()
     first = asyncio.create_task(frontdesk.ask())
     second = asyncio.create_task(frontdesk.ask())

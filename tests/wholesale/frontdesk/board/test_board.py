@@ -59,7 +59,7 @@ def document(response: HTTPResponse) -> dict[str, Any]:
 
 async def names(house: House) -> set[str]:
     """Return the processes of its own region that the board shows."""
-    house.service._board.look()
+    house.service._board.refresh()
     region = document(await house.fetch("/board.json"))["regions"][0]
     return {one["name"] for one in (*region["services"], *region["boxes"])}
 
@@ -106,8 +106,8 @@ async def test_it_answers_without_core_client_and_store(house: House):
 
     for method in ("history", "check", "latest"):
         setattr(house.store, method, broken)
-    house.service._board._reaches = lambda: (False, False)
-    house.service._board.look()
+    house.service._board._links_up = lambda: (False, False)
+    house.service._board.refresh()
     region = document(await house.fetch("/board.json"))["regions"][0]
     assert region["state"] == "troubled"
     assert region["why"][0] == "oregon-frontdesk-1 reaches no node of oregon/core: it hears nobody"
@@ -115,7 +115,7 @@ async def test_it_answers_without_core_client_and_store(house: House):
 
 async def test_plots_have_every_region(house: House):
     house.service._board._next_point = 0.0
-    house.service._board.look()
+    house.service._board.refresh()
     found = document(await house.fetch("/board/plots.json"))
     assert found["every_ms"] == 5000
     assert set(found["regions"]) == {"oregon", "dublin"}
@@ -131,7 +131,7 @@ async def test_the_page_may_load_nothing_from_elsewhere(house: House):
     assert (await house.fetch("/board", method="HEAD")).code == 200
 
 
-class Stream:
+class BoardUpdates:
     """The updates of ``/board/stream``, in the order of arrival."""
 
     def __init__(self, url: str, **headers: str) -> None:
@@ -159,7 +159,7 @@ class Stream:
 async def test_the_stream_begins_with_everything_and_goes_on_with_what_is_new(house: House):
     picture = house.service._board.picture
     picture.events.add("oregon", "node_away", "a", "a is away", time.monotonic())
-    stream = Stream(f"{house.url}/board/stream")
+    stream = BoardUpdates(f"{house.url}/board/stream")
     first = await stream.next()
     assert [event["who"] for event in first["events"]] == ["a"]
     assert first["id"] == first["events"][-1]["seq"]
@@ -179,7 +179,7 @@ async def test_only_so_many_watch_and_who_goes_makes_room(
     assert house.service._board.watch(watcher)
     assert (await house.fetch("/board/stream")).code == 503
     house.service._board.unwatch(watcher)
-    stream = Stream(f"{house.url}/board/stream")
+    stream = BoardUpdates(f"{house.url}/board/stream")
     await stream.next()
     stream.task.cancel()
 
@@ -317,7 +317,7 @@ async def test_a_stream_ends_with_its_login(topics: TopicTable, tmp_path: Path):
             house.service._board_access._rules, leeway=0.0
         )
         headers = bearer(operator=True, exp=time.time() + 2.0)
-        stream = Stream(f"{house.url}/board/stream", **headers)
+        stream = BoardUpdates(f"{house.url}/board/stream", **headers)
         await stream.next()
         async with asyncio.timeout(60):
             response = await stream.task
@@ -544,6 +544,6 @@ async def test_a_key_is_not_shown_over_plain_http_to_other_machines_unless_one_s
 
 
 async def _dublin(house: House) -> dict[str, Any]:
-    house.service._board.look()
+    house.service._board.refresh()
     found: dict[str, Any] = document(await house.fetch("/board.json"))["regions"][1]
     return found

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pictures import BOX, KEEPER, LOAD, NODE, PLACE, ROUTER, SHOVEL, Told
 
-from wholesale.frontdesk.board.answers_elsewhere import Answer, parse_answer
-from wholesale.frontdesk.board.elsewhere import Elsewhere
-from wholesale.frontdesk.board.events import Events
-from wholesale.frontdesk.board.picture import Place
+from wholesale.frontdesk.board.answers_elsewhere import BoardReply, parse_answer
+from wholesale.frontdesk.board.elsewhere import OtherRegions
+from wholesale.frontdesk.board.events import EventRing
+from wholesale.frontdesk.board.picture import FrontdeskPlace
 
-DUBLIN = Place(
+DUBLIN = FrontdeskPlace(
     frontdesk="dublin-frontdesk-1",
     region="oregon",
     version="1.0",
@@ -37,20 +37,20 @@ def answered() -> dict[str, Any]:
     return found
 
 
-def dublin(document: dict[str, Any] | None = None, **fields: Any) -> Answer:
+def dublin(document: dict[str, Any] | None = None, **fields: Any) -> BoardReply:
     found = (document or answered()) | fields
     found["regions"][0]["name"] = "dublin"
     return parse_answer(orjson.dumps(found), "dublin")
 
 
 @pytest.fixture
-def events() -> Events:
-    return Events(1000)
+def events() -> EventRing:
+    return EventRing(1000)
 
 
 @pytest.fixture
-def elsewhere(events: Events) -> Elsewhere:
-    return Elsewhere({"dublin": "http://dublin.example"}, events, 0.0)
+def elsewhere(events: EventRing) -> OtherRegions:
+    return OtherRegions({"dublin": "http://dublin.example"}, events, 0.0)
 
 
 def test_a_frontdesks_answer_comes_through_whole():
@@ -63,66 +63,66 @@ def test_a_frontdesks_answer_comes_through_whole():
     assert [event["kind"] for event in answer.events] == ["process_gone"]
 
 
-def test_another_region_is_shown_with_the_age_of_its_answer(elsewhere: Elsewhere):
+def test_another_region_is_shown_with_the_age_of_its_answer(elsewhere: OtherRegions):
     elsewhere.answered("dublin", dublin(), 10.0)
-    elsewhere.look(10.0)
+    elsewhere.update_events(10.0)
     (region,) = elsewhere.documents(11.5)
     assert (region["name"], region["age_ms"], region["state"]) == ("dublin", 1500, "troubled")
     assert region["frontdesk_url"] == "http://dublin.example"
     assert region["boxes"][0]["name"] == "oregon-retail-1"
 
 
-def test_before_its_first_answer_a_region_is_empty(elsewhere: Elsewhere, events: Events):
-    elsewhere.look(1.0)
+def test_before_its_first_answer_a_region_is_empty(elsewhere: OtherRegions, events: EventRing):
+    elsewhere.update_events(1.0)
     (region,) = elsewhere.documents(1.0)
     assert (region["state"], region["why"], region["boxes"]) == ("away", ["not asked yet"], [])
-    assert events.document(1.0, 0) == []
+    assert events.events_document(1.0, 0) == []
 
 
 def test_a_region_is_away_after_two_questions_without_an_answer(
-    elsewhere: Elsewhere, events: Events
+    elsewhere: OtherRegions, events: EventRing
 ):
     elsewhere.answered("dublin", dublin(), 1.0)
     elsewhere.failed("dublin", "Connection refused")
-    elsewhere.look(1.5)
+    elsewhere.update_events(1.5)
     assert elsewhere.documents(1.5)[0]["state"] == "troubled"
     elsewhere.failed("dublin", "Connection refused")
-    elsewhere.look(2.0)
+    elsewhere.update_events(2.0)
     (region,) = elsewhere.documents(2.0)
     assert region["state"] == "away"
     assert region["why"] == ["its frontdesk doesn't answer: Connection refused"]
     # The last known state is still shown.
     assert region["boxes"][0]["name"] == "oregon-retail-1"
     elsewhere.answered("dublin", dublin(), 3.0)
-    elsewhere.look(3.0)
-    kinds = [event["kind"] for event in events.document(3.0, 0)]
+    elsewhere.update_events(3.0)
+    kinds = [event["kind"] for event in events.events_document(3.0, 0)]
     assert kinds == ["process_gone", "region_away", "region_back"]
 
 
 def test_a_region_that_never_answered_is_away_after_five_seconds(
-    elsewhere: Elsewhere, events: Events
+    elsewhere: OtherRegions, events: EventRing
 ):
-    elsewhere.look(5.5)
+    elsewhere.update_events(5.5)
     assert elsewhere.documents(5.5)[0]["state"] == "away"
-    assert [event["kind"] for event in events.document(5.5, 0)] == ["region_away"]
+    assert [event["kind"] for event in events.events_document(5.5, 0)] == ["region_away"]
 
 
-def test_its_events_are_taken_once_and_at_our_times(elsewhere: Elsewhere, events: Events):
+def test_its_events_are_taken_once_and_at_our_times(elsewhere: OtherRegions, events: EventRing):
     document = answered()
     ago = document["now_ms"] - document["events"][0]["at_ms"]
     elsewhere.answered("dublin", dublin(document), 10.0)
     elsewhere.answered("dublin", dublin(document), 12.0)
-    (event,) = events.document(12.0, 100_000)
+    (event,) = events.events_document(12.0, 100_000)
     assert event["region"] == "dublin"
     assert event["at_ms"] == 98_000 - ago
 
 
-def test_a_frontdesk_that_is_another_one_begins_anew(elsewhere: Elsewhere, events: Events):
+def test_a_frontdesk_that_is_another_one_begins_anew(elsewhere: OtherRegions, events: EventRing):
     elsewhere.answered("dublin", dublin(), 1.0)
     other = answered()
     other["events"][0]["seq"] = 1
     elsewhere.answered("dublin", dublin(other, frontdesk="dublin-frontdesk-2"), 2.0)
-    assert len(events.document(2.0, 0)) == 2
+    assert len(events.events_document(2.0, 0)) == 2
 
 
 def test_a_key_that_isnt_known_is_dropped():
@@ -194,21 +194,23 @@ def test_an_answer_with_anything_anywhere_is_read_or_refused(data: st.DataObject
         answer = parse_answer(orjson.dumps(document), "oregon")
     except ValueError:
         return
-    elsewhere = Elsewhere({"oregon": "u"}, Events(0), 0.0)
+    elsewhere = OtherRegions({"oregon": "u"}, EventRing(0), 0.0)
     elsewhere.answered("oregon", answer, 0.0)
-    elsewhere.look(0.0)
+    elsewhere.update_events(0.0)
     assert orjson.dumps(elsewhere.documents(0.0))
 
 
-def test_two_frontdesks_that_answer_in_turn_say_nothing_twice(events: Events, elsewhere: Elsewhere):
+def test_two_frontdesks_that_answer_in_turn_say_nothing_twice(
+    events: EventRing, elsewhere: OtherRegions
+):
     one, two = (dublin(answered(), frontdesk=f"dublin-frontdesk-{n}") for n in (1, 2))
     for second in range(20):
         elsewhere.answered("dublin", (one, two)[second % 2], 10.0 + second)
-    said = [event["kind"] for event in events.document(40.0, 0)]
+    said = [event["kind"] for event in events.events_document(40.0, 0)]
     assert said == ["process_gone", "process_gone"]
 
 
-def test_frontdesks_without_number_are_no_memory(events: Events, elsewhere: Elsewhere):
+def test_frontdesks_without_number_are_no_memory(events: EventRing, elsewhere: OtherRegions):
     for n in range(1000):
         elsewhere.answered("dublin", dublin(frontdesk=f"invented-{n}"), 10.0 + n)
     assert len(elsewhere._others["dublin"].seqs) <= 8

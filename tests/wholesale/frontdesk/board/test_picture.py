@@ -320,15 +320,15 @@ def test_a_processs_clock_says_nothing_about_its_age(started_ms: int, sent_ms: i
     told = Told()
     told.hear(dataclasses.replace(ROUTER, started_ms=started_ms, sent_ms=sent_ms))
     told.now = 1.5
-    told.look()
+    told.update_events()
     assert told.region()["services"][0]["age_ms"] == 1500
 
 
 def test_our_own_clock_that_jumps_moves_all_events_alike(told: Told):
     told.pass_by(6, ROUTER, BOX, LOAD)
     told.pass_by(6, BOX, LOAD)
-    (event,) = told.picture.document(told.now, NOW_MS, own=True)["events"]
-    (later,) = told.picture.document(told.now, NOW_MS + 3_600_000, own=True)["events"]
+    (event,) = told.picture.picture_document(told.now, NOW_MS, own=True)["events"]
+    (later,) = told.picture.picture_document(told.now, NOW_MS + 3_600_000, own=True)["events"]
     assert later["at_ms"] - event["at_ms"] == 3_600_000
 
 
@@ -386,7 +386,7 @@ def test_of_a_node_it_is_said_how_long_ago_a_keeper_told_of_it(told: Told):
     told.pass_by(40, BOX, LOAD)
     assert _ages(told) == {"c-1": 41_000, "oregon-client-1": None, "oregon-core-1": 41_000}
     told.core = False
-    told.look()
+    told.update_events()
     assert _ages(told)["oregon-core-1"] == 0
 
 
@@ -417,7 +417,7 @@ def _nobody() -> dict[str, float | None]:
 def test_after_the_frontdesk_was_stopped_for_a_while_nobody_is_called_gone(told: Told):
     told.pass_by(6, ROUTER, BOX, LOAD)
     told.now += 30
-    told.look()
+    told.update_events()
     told.pass_by(4, ROUTER, BOX, LOAD)
     assert told.events() == []
 
@@ -633,10 +633,10 @@ def test_whatever_is_said_there_is_a_document_that_other_frontdesks_read(
         if isinstance(step, float):
             told.now += step
             told.core = not told.core if step > 600 else told.core
-            told.look()
+            told.update_events()
         else:
             told.hear(step)  # type: ignore[arg-type]
-    told.look()
+    told.update_events()
     answer = parse_answer(orjson.dumps(told.document(own=True)), "oregon")
     assert answer.region["name"] == PLACE.region
     assert all(is_number(event["seq"], 0, 2**63) for event in answer.events)

@@ -56,7 +56,7 @@ def test_series_are_as_long_as_their_times():
     plots.add("oregon", {"readers": 1.0}, 0.0)
     plots.add("oregon", {}, 5.0)
     plots.add("oregon", {"readers": 3.0, "holes_open": 0.0, "closes.drain": 2.0}, 10.0)
-    assert plots.document(10.0, 100_000) == {
+    assert plots.plots_document(10.0, 100_000) == {
         "every_ms": 5000,
         "regions": {
             "oregon": {
@@ -78,7 +78,7 @@ def test_only_an_hour_is_kept_and_only_so_many_regions():
         plots.add("oregon", {"readers": float(n)}, 5.0 * n)
     for n in range(2 * MAX_REGIONS):
         plots.add(f"r-{n}", {}, 0.0)
-    regions = plots.document(0.0, 0)["regions"]
+    regions = plots.plots_document(0.0, 0)["regions"]
     assert len(regions) == MAX_REGIONS
     assert len(regions["oregon"]["at_ms"]) == POINTS
     assert regions["oregon"]["series"]["readers"][0] == 10.0

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import {
-  Board,
-  Delays,
+  HeadlineBoard,
+  RecentDelays,
   delayText,
   isTopic,
   parseChoice,
@@ -54,7 +54,7 @@ test("a stored choice is kept as far as it makes sense", () => {
 });
 
 test("a higher version replaces a lower one, never the reverse", () => {
-  const board = new Board();
+  const board = new HeadlineBoard();
   assert.equal(board.offer(message({ version: 2 }), true), "new");
   assert.equal(board.offer(message({ version: 10 }), true), "updated");
   assert.equal(board.offer(message({ version: 9 }), true), "older");
@@ -62,7 +62,7 @@ test("a higher version replaces a lower one, never the reverse", () => {
 });
 
 test("the same key in another topic is another story, and no key is a story each", () => {
-  const board = new Board();
+  const board = new HeadlineBoard();
   board.offer(message(), true);
   board.offer(message({ topic: "news.world" }), true);
   board.offer(message({ key: null }), true);
@@ -71,7 +71,7 @@ test("the same key in another topic is another story, and no key is a story each
 });
 
 test("a story keeps its place while it is updated", () => {
-  const board = new Board();
+  const board = new HeadlineBoard();
   board.offer(message({ key: "a", published: 1000 }), true);
   board.offer(message({ key: "b", published: 2000 }), true);
   board.offer(message({ key: "a", version: 2, published: 3000 }), true);
@@ -79,7 +79,7 @@ test("a story keeps its place while it is updated", () => {
 });
 
 test("a rewound story takes the place of its newest version", () => {
-  const board = new Board();
+  const board = new HeadlineBoard();
   board.offer(message({ key: "a", published: 1000 }), false);
   board.offer(message({ key: "b", published: 2000 }), false);
   board.offer(message({ key: "a", version: 2, published: 3000 }), false);
@@ -87,7 +87,7 @@ test("a rewound story takes the place of its newest version", () => {
 });
 
 test("a version that comes twice is no update; one of a story without versions is", () => {
-  const board = new Board();
+  const board = new HeadlineBoard();
   const updates = () => board.newest().map((story) => story.updates);
   board.offer(message({ key: "a", version: 1 }), true);
   board.offer(message({ key: "a", version: 1 }), true);
@@ -106,13 +106,13 @@ test("a story takes its direction from its own language, or else from its text",
 });
 
 test("the board is bounded and keeps the newest", () => {
-  const board = new Board(3);
+  const board = new HeadlineBoard(3);
   for (const key of ["a", "b", "c", "d", "e"]) board.offer(message({ key }), true);
   assert.deepEqual(shown(board).map(([key]) => key), ["e", "d", "c"]);
 });
 
 test("a topic that was left can be followed afresh", () => {
-  const board = new Board();
+  const board = new HeadlineBoard();
   const kept = message({ topic: "news.world" });
   const left = message();
   board.offer(kept, true);
@@ -171,7 +171,7 @@ test("any body whatever has a headline and harms nobody", () => {
 });
 
 test("the delay is the median of the last ones", () => {
-  const delays = new Delays(3);
+  const delays = new RecentDelays(3);
   assert.equal(delays.median(), null);
   for (const ms of [900, 5, 7, 6]) delays.add(ms);
   assert.equal(delays.median(), 6);

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newsfabric.messages.control import BoxState, LoadReport
-from wholesale.frontdesk.presence.boxes import Boxes, Offer
+from wholesale.frontdesk.presence.boxes import Boxes, OfferedBox
 from wholesale.frontdesk.presence.weights import LEAST, MOST, MOST_OF_ALL, Vessel, shares
 
 OLD = 3600.0
@@ -108,7 +108,7 @@ def test_of_boxes_alike_the_emptier_gets_no_less(vessels: list[Vessel]):
 
 
 @dataclasses.dataclass
-class Box:
+class WeighedBox:
     name: str
     joins: float
     state: BoxState = "ready"
@@ -136,11 +136,13 @@ class Box:
 class City:
     """Readers of one region: their caches keep an answer for five seconds, reports take one."""
 
-    def __init__(self, boxes: list[Box], seed: int, *, desks: int = 2, caches: int = 40) -> None:
+    def __init__(
+        self, boxes: list[WeighedBox], seed: int, *, desks: int = 2, caches: int = 40
+    ) -> None:
         self.rng = random.Random(seed)
         self.boxes = {box.name: box for box in boxes}
         self.desks = [Boxes("oregon", rng=random.Random(seed + n)) for n in range(desks)]
-        self.caches: list[tuple[float, list[Offer]]] = [(-self.rng.random() * 5, [])] * caches
+        self.caches: list[tuple[float, list[OfferedBox]]] = [(-self.rng.random() * 5, [])] * caches
         self.under_way: collections.deque[list[LoadReport]] = collections.deque()
         self.now = 0.0
 
@@ -185,7 +187,7 @@ class City:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_half_a_million_readers_over_eight_boxes_that_join_one_after_the_other(seed: int):
-    boxes = [Box(f"oregon-retail-{n}", joins=40.0 * n) for n in range(8)]
+    boxes = [WeighedBox(f"oregon-retail-{n}", joins=40.0 * n) for n in range(8)]
     city = City(boxes, seed)
     city.second(0)
     city.second(0)
@@ -199,7 +201,7 @@ def test_half_a_million_readers_over_eight_boxes_that_join_one_after_the_other(s
 
 
 def test_it_stays_even_while_readers_come_and_go_and_crowds_come():
-    boxes = [Box(f"oregon-retail-{n}", joins=0.0, readers=40_000) for n in range(8)]
+    boxes = [WeighedBox(f"oregon-retail-{n}", joins=0.0, readers=40_000) for n in range(8)]
     city = City(boxes, 7)
     furthest = 0.0
     for n in range(300):
@@ -209,7 +211,7 @@ def test_it_stays_even_while_readers_come_and_go_and_crowds_come():
 
 
 def test_a_box_that_is_drained_and_comes_back_fills_up_without_a_flood():
-    boxes = [Box(f"oregon-retail-{n}", joins=0.0, readers=50_000) for n in range(4)]
+    boxes = [WeighedBox(f"oregon-retail-{n}", joins=0.0, readers=50_000) for n in range(4)]
     city = City(boxes, 3)
     for _ in range(10):
         city.second(100)

@@ -18,7 +18,7 @@ const SILENCE_MS = 5000;
 /** In answers to whoever is logged in: as whom. */
 const OPERATOR = "Newsfabric-Operator";
 
-export class Feed {
+export class BoardFeed {
   /**
    * @param {(document: BoardDocument, anew: boolean) => void} onDocument anew: with all events there are
    * @param {(link: Link) => void} onLink

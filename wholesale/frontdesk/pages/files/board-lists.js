@@ -76,7 +76,7 @@ function openConcern(open, kind, about) {
 
 /* ---- Regions -------------------------------------------------------------------------------------- */
 
-export class Regions {
+export class RegionList {
   /** @param {Open} open */
   constructor(open) {
     this.regions = new Keyed(
@@ -143,7 +143,7 @@ class RegionView {
   }
 }
 
-/** @param {Regions} regions @param {BoardDocument} document @param {number} passed ms since the document came */
+/** @param {RegionList} regions @param {BoardDocument} document @param {number} passed ms since the document came */
 export function growOlder(regions, { regions: found, now_ms: now }, passed) {
   for (const { name, age_ms: age, state } of found) {
     const since = state === "away" ? timeOf(Math.max(0, now - age)) : "";
@@ -303,7 +303,7 @@ const LEVELS = {
 };
 const ANNOUNCE_MS = 3000;
 
-export class Events {
+export class EventList {
   constructor() {
     this.empty = byId("no-events");
     this.announcer = byId("announcer");

@@ -7,9 +7,9 @@
 
 import { mergedEvents } from "./board-document.js";
 import { byId, el, setAttribute, setHidden, setText } from "./board-dom.js";
-import { Feed } from "./board-feed.js";
+import { BoardFeed } from "./board-feed.js";
 import { Inspector } from "./board-inspector.js";
-import { Events, growOlder, Head, now, Regions, ShovelList } from "./board-lists.js";
+import { EventList, growOlder, Head, now, RegionList, ShovelList } from "./board-lists.js";
 import { BoardMap } from "./board-map.js";
 import { PlotWall } from "./board-plots.js";
 import { ago, span, verdict } from "./board-words.js";
@@ -35,12 +35,12 @@ const inspector = new Inspector();
 /** @type {(kind: "box" | "service" | "cluster" | "shovel", key: string) => void} */
 const open = (kind, key) => inspector.open(kind, key);
 const head = new Head(open);
-const regions = new Regions(open);
+const regions = new RegionList(open);
 const map = new BoardMap(open);
 const shovels = new ShovelList(open);
-const events = new Events();
+const events = new EventList();
 const plots = new PlotWall();
-const feed = new Feed(onDocument, onLink);
+const feed = new BoardFeed(onDocument, onLink);
 
 /** @param {BoardDocument} document @param {boolean} anew */
 function onDocument(document, anew) {

@@ -60,7 +60,7 @@ export function parseChoice(stored, defaults) {
  * A story keeps its place while it is updated: `placed` is the publication time of the version that
  * was newest when the reader began to follow. Bounded: the stories longest in place leave first.
  */
-export class Board {
+export class HeadlineBoard {
   constructor(limit = STORIES_MAX) {
     this.limit = limit;
     this.stories = new Map(); // story id → story
@@ -192,7 +192,7 @@ export function routedMs(message) {
 }
 
 /** The median of the last delays, for a display that doesn't twitch. */
-export class Delays {
+export class RecentDelays {
   constructor(size = 21) {
     this.size = size;
     this.values = [];

@@ -7,8 +7,8 @@
  */
 
 import {
-  Board,
-  Delays,
+  HeadlineBoard,
+  RecentDelays,
   TOPICS_MAX,
   delayText,
   isTopic,
@@ -38,8 +38,8 @@ const byTestId = (id) => document.querySelector(`[data-testid="${id}"]`);
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const calendar = new Intl.DateTimeFormat("en-GB", { dateStyle: "full" });
 
-const board = new Board();
-const delays = new Delays();
+const board = new HeadlineBoard();
+const delays = new RecentDelays();
 const views = new WeakMap(); // message → what it shows
 let received = 0;
 let paused = false;

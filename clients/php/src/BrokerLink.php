@@ -17,7 +17,7 @@ use PhpAmqpLib\Exception\AMQPNoDataException;
  *
  * @internal
  */
-final class Link extends AMQPStreamConnection
+final class BrokerLink extends AMQPStreamConnection
 {
     /** How long a broker may be silent while it owes something, in seconds. */
     public const TIMEOUT = 3.0;

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from newsfabric.metrics.tallied import MOST, OTHER, Counted, Tallied
+from newsfabric.metrics.bulk import MOST, OTHER, BulkHistogram, Counted
 
 BOUNDS = (0.001, 1, 2)
 
@@ -18,8 +18,8 @@ def registry() -> CollectorRegistry:
 
 
 @pytest.fixture
-def tallied(registry: CollectorRegistry) -> Tallied:
-    made = Tallied("delay_seconds", "How long", ["class"], BOUNDS)
+def delays(registry: CollectorRegistry) -> BulkHistogram:
+    made = BulkHistogram("delay_seconds", "How long", ["class"], BOUNDS)
     registry.register(made)
     return made
 
@@ -29,19 +29,19 @@ def value(registry: CollectorRegistry, of: str, **labels: str) -> float | None:
 
 
 def test_many_observations_of_one_value_are_that_many(
-    tallied: Tallied, registry: CollectorRegistry
+    delays: BulkHistogram, registry: CollectorRegistry
 ) -> None:
-    tallied.labels("gold").observe(1.0, 100)
-    tallied.labels("gold").observe(3.0)
+    delays.labels("gold").observe(1.0, 100)
+    delays.labels("gold").observe(3.0)
     counts = [value(registry, "bucket", le=le) for le in ("0.001", "1.0", "2.0", "+Inf")]
     assert counts == [0, 100, 100, 101]
     assert (value(registry, "count"), value(registry, "sum")) == (101, 103.0)
 
 
 def test_what_was_counted_elsewhere_is_added_by_bucket(
-    tallied: Tallied, registry: CollectorRegistry
+    delays: BulkHistogram, registry: CollectorRegistry
 ) -> None:
-    gold = tallied.labels("gold")
+    gold = delays.labels("gold")
     gold.add(0, 5)
     gold.add(3, 1)
     gold.add(4, 7)
@@ -50,8 +50,8 @@ def test_what_was_counted_elsewhere_is_added_by_bucket(
     assert (value(registry, "count"), value(registry, "sum")) == (6, 9.5)
 
 
-def test_an_example_stands_for_a_second(tallied: Tallied, registry: CollectorRegistry) -> None:
-    gold = tallied.labels("gold")
+def test_an_example_stands_for_a_second(delays: BulkHistogram, registry: CollectorRegistry) -> None:
+    gold = delays.labels("gold")
     gold.observe(1.5)
     gold.exemplify(1.5, {"id": "first"})
     gold.exemplify(1.6, {"id": "second"})
@@ -63,16 +63,16 @@ def test_an_example_stands_for_a_second(tallied: Tallied, registry: CollectorReg
 
 
 def test_label_sets_beyond_the_bound_are_other(
-    tallied: Tallied, registry: CollectorRegistry
+    delays: BulkHistogram, registry: CollectorRegistry
 ) -> None:
     for n in range(MOST + 5):
-        tallied.labels(str(n)).observe(1.0)
+        delays.labels(str(n)).observe(1.0)
     assert registry.get_sample_value("delay_seconds_count", {"class": "other"}) == 5
 
 
-def test_a_label_set_of_another_size_is_refused(tallied: Tallied) -> None:
+def test_a_label_set_of_another_size_is_refused(delays: BulkHistogram) -> None:
     with pytest.raises(ValueError, match="class"):
-        tallied.labels("gold", "oregon")
+        delays.labels("gold", "oregon")
 
 
 @pytest.fixture

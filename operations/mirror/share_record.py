@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, get_args
 
 from newsfabric.topics import CLASSES, TopicClass
-from operations.mirror.delays import Delays
+from operations.mirror.delays import DelayHistogram
 
 Side = Literal["here", "there"]
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
@@ -55,7 +55,7 @@ class _Entry:
         return self.here if side == "here" else self.there
 
 
-class SideTally:
+class SideSums:
     """Sums of one class on one side. ``delays`` are the run's, ``recent`` since :meth:`turn`."""
 
     def __init__(self) -> None:
@@ -64,10 +64,10 @@ class SideTally:
         self.doubled = 0
         #: By the outcome of the sending; on the original's side all are ``taken``.
         self.missing: collections.Counter[str] = collections.Counter()
-        self.delays = Delays()
-        self.recent = Delays()
+        self.delays = DelayHistogram()
+        self.recent = DelayHistogram()
 
-    def document(self) -> dict[str, Any]:
+    def side_document(self) -> dict[str, Any]:
         """Return this side's part of the mirror's JSON document; delays are in ms."""
         return {
             "watched": self.watched,
@@ -80,21 +80,23 @@ class SideTally:
         }
 
 
-class Tally:
+class ClassSums:
     """The sums of one class: messages in the share, outcomes of the sending, both sides."""
 
     def __init__(self) -> None:
         self.shared = 0
         self.outcomes: collections.Counter[Outcome] = collections.Counter()
-        self.sides: dict[Side, SideTally] = {side: SideTally() for side in SIDES}
+        self.sides: dict[Side, SideSums] = {side: SideSums() for side in SIDES}
 
-    def document(self) -> dict[str, Any]:
+    def class_document(self) -> dict[str, Any]:
         """Return this class's part of the mirror's JSON document."""
-        sides: dict[str, Any] = {side: tally.document() for side, tally in self.sides.items()}
+        sides: dict[str, Any] = {
+            side: class_sums.side_document() for side, class_sums in self.sides.items()
+        }
         return {"shared": self.shared, "outcomes": dict(self.outcomes)} | sides
 
 
-class Ledger:
+class ShareRecord:
     """All messages that aren't judged yet, and the sums of the judged ones.
 
     ``on_delay`` is called with each delay, in seconds.
@@ -107,7 +109,7 @@ class Ledger:
         most: int = _MOST_ENTRIES,
         on_delay: Callable[[Side, TopicClass, float], None] = lambda *_: None,
     ) -> None:
-        self.tallies: dict[TopicClass, Tally] = {name: Tally() for name in CLASSES}
+        self.by_class: dict[TopicClass, ClassSums] = {name: ClassSums() for name in CLASSES}
         #: Messages given to the other fabric's broker.
         self.sent = 0
         #: Messages that the observer of the original received and the mirror never heard.
@@ -148,7 +150,7 @@ class Ledger:
         self._entries[identity] = entry
         if there != identity:
             self._original[there] = identity
-        self.tallies[topic_class].shared += 1
+        self.by_class[topic_class].shared += 1
         if (early := self._early.pop(identity, None)) is not None:
             self._note(entry, "here", early[0], early[1])
 
@@ -169,7 +171,7 @@ class Ledger:
             entry.sent = now
             self.sent += 1
         elif outcome != "waiting":
-            self.tallies[entry.topic_class].outcomes[outcome] += 1
+            self.by_class[entry.topic_class].outcomes[outcome] += 1
 
     def arrived(
         self, side: Side, identity: int, *, connection: int, now: float, fresh: bool = False
@@ -193,9 +195,9 @@ class Ledger:
         sight.connection = connection
         began = entry.taken if side == "here" else entry.sent
         if sight.watched and began is not None:
-            tally = self.tallies[entry.topic_class].sides[side]
-            tally.delays.add(now - began)
-            tally.recent.add(now - began)
+            class_sums = self.by_class[entry.topic_class].sides[side]
+            class_sums.delays.add(now - began)
+            class_sums.recent.add(now - began)
             self._on_delay(side, entry.topic_class, now - began)
 
     def lost_sight(self, side: Side) -> None:
@@ -222,11 +224,11 @@ class Ledger:
     def _judge(self, identity: int) -> None:
         entry = self._entries.pop(identity)
         self._original.pop(entry.identity_there, None)
-        tally = self.tallies[entry.topic_class]
+        class_sums = self.by_class[entry.topic_class]
         if entry.outcome in ("waiting", "sent"):
-            tally.outcomes[entry.outcome] += 1
+            class_sums.outcomes[entry.outcome] += 1
         for side in SIDES:
-            sight, sums = entry.sight(side), tally.sides[side]
+            sight, sums = entry.sight(side), class_sums.sides[side]
             if not sight.watched:
                 continue
             sums.watched += 1
@@ -238,6 +240,6 @@ class Ledger:
 
     def turn(self) -> None:
         """Begin a new interval."""
-        for tally in self.tallies.values():
-            for side in tally.sides.values():
-                side.recent = Delays()
+        for class_sums in self.by_class.values():
+            for side in class_sums.sides.values():
+                side.recent = DelayHistogram()

@@ -18,7 +18,7 @@ import dataclasses
 import math
 from typing import Any, Literal
 
-from wholesale.scaler.plan import Plan
+from wholesale.scaler.plan import ScalingPlan
 
 Unit = Literal["readers", "boxes", "readers a second"]
 
@@ -41,7 +41,7 @@ class Demand:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Line:
+class RequirementLine:
     """A line of a sum. ``name`` is for programs, ``text`` for people."""
 
     name: str
@@ -51,19 +51,19 @@ class Line:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wish:
+class Requirement:
     """The number of boxes wanted, and the ``lines`` of its sum; ``unbounded``: without bounds."""
 
     boxes: int
     unbounded: int
-    lines: tuple[Line, ...]
+    lines: tuple[RequirementLine, ...]
 
-    def document(self) -> list[dict[str, Any]]:
+    def lines_document(self) -> list[dict[str, Any]]:
         """Return the lines as JSON."""
         return [dataclasses.asdict(line) for line in self.lines]
 
 
-def wish(demand: Demand, plan: Plan) -> Wish:
+def requirement(demand: Demand, plan: ScalingPlan) -> Requirement:
     """Return the number of boxes that ``demand`` needs, with its sum."""
     coming = max(0.0, demand.growth) * plan.lead
     carried = demand.readers + demand.missing + coming
@@ -77,18 +77,24 @@ def wish(demand: Demand, plan: Plan) -> Wish:
     unbounded = max(filled, spread, doors)
     boxes = min(max(unbounded, plan.least), plan.most)
     lines = (
-        Line("readers", demand.readers, "readers", "readers on boxes that report"),
-        Line("missing", demand.missing, "readers", "of boxes that fell silent, not back yet"),
-        Line("growth", demand.growth, "readers a second", "more readers each second"),
-        Line("coming", coming, "readers", f"more until a new box stands, in {plan.lead:.0f} s"),
-        Line("carried", carried, "readers", "to be carried"),
-        Line("usable", usable, "readers", _usable(demand, plan)),
-        Line("filled", filled, "boxes", "carry them with that headroom"),
-        Line("spread", spread, "boxes", _spread(full, plan)),
-        Line("doors", doors, "boxes", _doors(demand, plan)),
-        Line("wanted", boxes, "boxes", f"wanted: the largest, from {plan.least} to {plan.most}"),
+        RequirementLine("readers", demand.readers, "readers", "readers on boxes that report"),
+        RequirementLine(
+            "missing", demand.missing, "readers", "of boxes that fell silent, not back yet"
+        ),
+        RequirementLine("growth", demand.growth, "readers a second", "more readers each second"),
+        RequirementLine(
+            "coming", coming, "readers", f"more until a new box stands, in {plan.lead:.0f} s"
+        ),
+        RequirementLine("carried", carried, "readers", "to be carried"),
+        RequirementLine("usable", usable, "readers", _usable(demand, plan)),
+        RequirementLine("filled", filled, "boxes", "carry them with that headroom"),
+        RequirementLine("spread", spread, "boxes", _spread(full, plan)),
+        RequirementLine("doors", doors, "boxes", _doors(demand, plan)),
+        RequirementLine(
+            "wanted", boxes, "boxes", f"wanted: the largest, from {plan.least} to {plan.most}"
+        ),
     )
-    return Wish(boxes, unbounded, lines)
+    return Requirement(boxes, unbounded, lines)
 
 
 def boxes_for(amount: float, each: float) -> int:
@@ -104,15 +110,15 @@ def spread_over(full: int, zones: int) -> int:
     return full + math.ceil(full / (zones - 1))
 
 
-def _usable(demand: Demand, plan: Plan) -> str:
+def _usable(demand: Demand, plan: ScalingPlan) -> str:
     return f"on one box, of {demand.per_box:,} with {plan.headroom:.0%} kept free"
 
 
-def _spread(full: int, plan: Plan) -> str:
+def _spread(full: int, plan: ScalingPlan) -> str:
     if plan.zones == 1:
         return "carry them when full; there is one zone"
     return f"so that {full}, when full, carry them after one of {plan.zones} zones is lost"
 
 
-def _doors(demand: Demand, plan: Plan) -> str:
+def _doors(demand: Demand, plan: ScalingPlan) -> str:
     return f"take {demand.connects:,.0f} arrivals a second, {plan.connects_per_box:,.0f} each"

@@ -28,7 +28,7 @@ OTHER: Final = "other"
 _EXAMPLE_SECONDS: Final = 1.0
 
 
-class Tally:
+class HistogramSums:
     """The observations of one label set, in seconds."""
 
     __slots__ = ("_bounds", "counts", "examples", "sum")
@@ -101,7 +101,7 @@ class Counted(Collector):
         return [CounterMetricFamily(self._name, self._help, labels=self._names)]
 
 
-class Tallied(Collector):
+class BulkHistogram(Collector):
     """A histogram of seconds called ``name``; ``labels`` are names of labels."""
 
     def __init__(
@@ -110,31 +110,33 @@ class Tallied(Collector):
         self._name, self._help, self._names = name, help, tuple(labels)
         self._bounds = tuple(bounds)
         self._ends = [*(str(float(bound)) for bound in bounds), "+Inf"]
-        self._tallies: dict[tuple[str, ...], Tally] = {}
+        self._sums: dict[tuple[str, ...], HistogramSums] = {}
 
-    def labels(self, *values: str) -> Tally:
+    def labels(self, *values: str) -> HistogramSums:
         """Return the tally of these values, one for each label."""
-        found = self._tallies.get(values)
+        found = self._sums.get(values)
         if found is None:
-            values = _bounded(values, self._names, self._tallies)
-            found = self._tallies.setdefault(values, Tally(self._bounds))
+            values = _bounded(values, self._names, self._sums)
+            found = self._sums.setdefault(values, HistogramSums(self._bounds))
         return found
 
     def collect(self) -> Iterable[HistogramMetricFamily]:
         """Return the samples; Prometheus's client calls it."""
         family = HistogramMetricFamily(self._name, self._help, labels=self._names)
-        for values, tally in self._tallies.items():
-            family.add_metric(values, self._cumulative(tally), tally.sum)
+        for values, sums in self._sums.items():
+            family.add_metric(values, self._cumulative(sums), sums.sum)
         return [family]
 
     def describe(self) -> Iterable[HistogramMetricFamily]:
         """Return the family without samples, which reserves its name."""
         return [HistogramMetricFamily(self._name, self._help, labels=self._names)]
 
-    def _cumulative(self, tally: Tally) -> list[tuple[str, float] | tuple[str, float, Exemplar]]:
+    def _cumulative(
+        self, sums: HistogramSums
+    ) -> list[tuple[str, float] | tuple[str, float, Exemplar]]:
         buckets: list[tuple[str, float] | tuple[str, float, Exemplar]] = []
         total = 0
-        for end, count, example in zip(self._ends, tally.counts, tally.examples, strict=True):
+        for end, count, example in zip(self._ends, sums.counts, sums.examples, strict=True):
             total += count
             buckets.append((end, total) if example is None else (end, total, example))
         return buckets
