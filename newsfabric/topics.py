@@ -33,7 +33,8 @@ class ClassRules:
     ``is_copied``: its messages are carried to the routers of every region, and of their own region
     on two ways, the second one through a queue for such messages alone. Other messages have one way
     to one region. ``may_be_dropped``: a router with too much to do drops them before it stores
-    them. No class waits in a router for longer than :attr:`.Times.hold_ms`.
+    them. No class waits in a router for longer than :attr:`.Times.hold_ms`, and none decides about
+    slow readers: topics.toml does, by ``slow``.
     """
 
     is_copied: bool

@@ -398,6 +398,12 @@ def test_each_class_means_what_the_promises_say() -> None:
     cells = {first.strip(): [cell.strip() for cell in rest] for first, *rest in lines}
     assert cells[""] == [*CLASSES]
     assert get_args(TopicClass) == (*CLASSES,)
+    root = Path(__file__).parents[1]
+    words = (root / "docs" / "architecture.md").read_text(encoding="utf-8")
+    row = next(line for line in words.splitlines() if line.startswith("| class |"))
+    assert re.findall(r"\*\*(\w+)\*\*", row) == [*CLASSES]
+    comment = (root / "topics.toml").read_text(encoding="utf-8")
+    assert all(f'"{name}": ' in comment for name in CLASSES)
     ways, overload = cells["its queues at the entrance"], cells["under overload"]
     assert [one.startswith("two ") for one in ways] == [one.is_copied for one in CLASSES.values()]
     dropped = [one.may_be_dropped for one in CLASSES.values()]

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from newsfabric.kinds import BOX, CORE, KINDS
+from newsfabric.topics import CLASSES
 
 PREFIX: Final = "newsfabric_"
 #: Packages that declare metrics.
@@ -38,7 +39,7 @@ PROCESSES: Final[Mapping[str, tuple[str, ...]]] = {
 LABELS: Final[Mapping[str, str]] = {
     "action": "a verb (`setmark`: ack, read and dismiss), or what a driver is asked",
     "alarm": "`memory` or `disk`",
-    "class": "`gold`, `silver` or `bronze`",
+    "class": "a topic's class: " + ", ".join(f"`{name}`" for name in CLASSES),
     "cluster": "a cluster of brokers, as `oregon/core`",
     "code": "an error code of the protocol",
     "command": "what an agent does to a feed",

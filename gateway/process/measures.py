@@ -49,7 +49,9 @@ VERBS = metrics.counted("gateway_verbs", "Verbs obeyed", ["action"])
 TOKENS = metrics.counter("gateway_tokens", "Tokens of readers, by what came of them", ["outcome"])
 STORE_FAILURES = metrics.counter("gateway_store_failures", "Reads that the store didn't answer")
 RESUMES = metrics.counter(
-    "gateway_resumes", "Resumes answered; with a gap: why there may be one", ["result", "reason"]
+    "gateway_resumes",
+    "Answers to a subscribe with a position; with a gap: why there may be one",
+    ["result", "reason"],
 )
 ACCEPT_PAUSES = metrics.counter("gateway_accept_pauses", "Times that descriptors ran out")
 DELAY = metrics.bulk_histogram(
