@@ -86,8 +86,8 @@ format: python ## Format the code and mend what ruff can mend
 unit: python ## Run the tests that open no socket and start no program
 	$(BIN)/pytest -n auto -m 'not (sockets or broker or cassandra or world or browser or cargo or slow or long or fleet)' $(PYTEST_ARGS)
 
-integration: setup ## Run the tests that need RabbitMQ, Cassandra, a whole world or Chromium
-	$(BIN)/pytest -n auto -m '(broker or cassandra or world or browser) and not (slow or long)' $(PYTEST_ARGS)
+integration: setup ## Run the tests that need sockets, RabbitMQ, Cassandra, a whole world or Chromium
+	$(BIN)/pytest -n auto -m '(sockets or broker or cassandra or world or browser) and not (slow or long)' $(PYTEST_ARGS)
 
 conformance: python dataplane ## Run the Autobahn TestSuite and the SockJS suite, all of both (10 minutes)
 	CI=1 $(BIN)/pytest tests/conformance

@@ -14,6 +14,8 @@ import sys
 import time
 from collections.abc import Iterator
 
+# Raise it with the table of gateway/native.
+VERSION = 10
 HELLO, SETTINGS, PUBLISH, SUBSCRIBE, REPLY, AUTH = 1, 2, 3, 5, 7, 16
 VERBS, COUNTERS = 130, 134
 REASONS = {
@@ -39,7 +41,7 @@ def send(plane: socket.socket, kind: int, body: bytes) -> None:
 
 def attach(plane: socket.socket) -> None:
     """Send the hello and the limits."""
-    send(plane, HELLO, b"nfdp" + struct.pack("<H", 10))
+    send(plane, HELLO, b"nfdp" + struct.pack("<H", VERSION))
     like = {"reconnect": True, "retry_after_ms": 1_000}
     reasons = [{"name": name, "code": code, "text": name} | like for name, code in REASONS.items()]
     send(plane, SETTINGS, json32(LIMITS | {"reasons": reasons}))

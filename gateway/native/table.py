@@ -2,6 +2,9 @@
 
 ``scripts/protocol`` makes ``dataplane/src/control/table.rs`` and the tables of
 docs/dataplane-protocol.md from it. A new message is a row here, its sender, its receiver, tests.
+A command whose body begins with ``connections`` answers a verb: its receiver is
+``dataplane/src/readers/answers.rs``. That of other commands is
+``dataplane/src/control_thread/commands.rs``.
 
 A body is written as its fields, ``name form``; the form alone where both are the same word.
 """
@@ -11,7 +14,8 @@ from __future__ import annotations
 import enum
 from typing import Final, Self
 
-# Both ends speak the same version. Raise it with each change of this table or of the settings.
+# Both ends speak the same version. The first change of this table or of the settings after a
+# release raises it, in examples/dataplane_driver.py too.
 VERSION: Final = 10
 MAGIC: Final = b"nfdp"
 # The longest message, without its length field.

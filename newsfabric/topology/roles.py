@@ -15,6 +15,8 @@ The decisions that a reader may question:
   particular user. In other regions a keeper has no such tag.
 - Shovels log in as a user of their own: the broker that runs them stores their passwords, and may
   be a proxy cluster far away.
+- Topic permissions don't hold for dead letters: a user who may read one exchange and write to
+  another one can move messages there under any key. So give no user both without need.
 """
 
 from __future__ import annotations

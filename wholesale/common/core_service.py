@@ -2,7 +2,8 @@
 
 Its :class:`Work` handles the deliveries; this class supplies them and drains the work at the end.
 Services of a kind compete on the same queues. Deliveries that a service has not acknowledged when
-it dies are given to another one by the broker. So there is no handover and no leader.
+it dies are given to another one by the broker. So there is no handover and no leader. A service
+that receives everything, as the scaler does, isn't one of these.
 
 The service consumes each of its queues on each broker, and works as long as one broker does. It
 never waits for a broker that is down or hangs.

@@ -5,7 +5,8 @@ consumed soon are dropped, since the next ones are newer. The broker deletes the
 connection.
 
 A message published to all brokers arrives by each of them and is taken once: copies from the other
-brokers are dropped before they are decoded.
+brokers are dropped before they are decoded. Two messages with the same topic, sender and body are
+one here, so it isn't for publishers' messages.
 """
 
 from __future__ import annotations

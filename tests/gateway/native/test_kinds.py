@@ -11,6 +11,7 @@ import pytest
 from fake_dataplane import decoded
 
 from gateway.native import commands
+from gateway.native.table import VERSION
 from gateway.process.settings import GatewaySettings
 
 ROOT = Path(__file__).parents[3]
@@ -26,6 +27,11 @@ def script() -> dict[str, Any]:
 def test_what_is_made_from_the_table_is_up_to_date(script: dict[str, Any]) -> None:
     assert (RUST / "table.rs").read_text() == script["rust"](), "run scripts/protocol"
     assert script["page"](PAGE) == PAGE, "run scripts/protocol"
+
+
+def test_the_example_speaks_the_tables_version() -> None:
+    example = runpy.run_path(str(ROOT / "examples/dataplane_driver.py"))
+    assert example["VERSION"] == VERSION
 
 
 def test_both_ends_and_the_document_name_the_same_settings() -> None:
