@@ -132,7 +132,7 @@ fn on_bucket(settings: &Settings, bucket: &mut Bucket, words: &[&str]) -> String
     match bucket.admit(settings, number(words[1])) {
         Throttle::Allow => "allow",
         Throttle::Refuse => "refuse",
-        Throttle::HangUp => "hang up",
+        Throttle::HangUp => "close",
     }
     .to_owned()
 }

@@ -55,7 +55,7 @@ async def test_a_revoked_user_is_out(
         # The work of the shovel between core and box.
         carrying = asyncio.create_task(_carry(cluster, box.broker))
         fabric = Fabric((REGION,))
-        assert await revoke.tell_all(fabric, "42", Credentials(), 5.0) == {"oregon": None}
+        assert await revoke.revoke_in_all(fabric, "42", Credentials(), 5.0) == {"oregon": None}
         assert (await reader.hear_close())[0] == 4001
         await other.is_up_to_date()
         carrying.cancel()

@@ -2,7 +2,7 @@
 
 pytest-xdist's workers spend these seconds; the duration of a run is their sum by the number of
 workers. ``--budgets`` prints a table of a whole run, and fails a run in which a folder takes more
-than its budget by half. So much a busy machine may add.
+than twice its budget and a minute. So much a busy machine may add.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Final
 import pytest
 
 FILE: Final = Path(__file__).resolve().parents[1] / "budgets.toml"
-#: The part of a budget that a folder may take.
-NOISE: Final = 1.5
+#: The share of a budget that a folder may take, and the seconds that any folder may take beside it.
+NOISE: Final = 2.0
+SLACK: Final = 60.0
 #: The row of the test files that are in no folder.
 TOP: Final = "."
 
@@ -33,7 +34,7 @@ class Row:
     @property
     def is_over(self) -> bool:
         """True if the folder took more than noise explains, or has no budget."""
-        return self.budget is None or self.seconds > NOISE * self.budget
+        return self.budget is None or self.seconds > NOISE * self.budget + SLACK
 
 
 def read_budgets(file: Path = FILE) -> dict[str, float]:
@@ -64,7 +65,7 @@ def lines(rows: Iterable[Row]) -> list[str]:
     text = [f"{'folder':20} {'seconds':>8} {'budget':>8}"]
     for row in rows:
         budget = "none" if row.budget is None else f"{row.budget:.0f}"
-        over = "  over its budget by more than half" if row.is_over else ""
+        over = "  over its budget" if row.is_over else ""
         text.append(f"{row.folder:20} {row.seconds:8.0f} {budget:>8}{over}")
     return text
 
