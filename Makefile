@@ -83,8 +83,8 @@ format: python ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-unit: python ## Run the tests that open no socket and start no program
-	$(BIN)/pytest -n auto -m 'not (sockets or broker or cassandra or world or browser or cargo or slow or long or fleet)' $(PYTEST_ARGS)
+unit: python ## Run the tests that open no socket and start no program (67 s on two cores)
+	$(BIN)/pytest -n auto --no-sockets --hypothesis-profile=unit -m 'not (sockets or broker or cassandra or world or browser or cargo or slow or long or fleet)' $(PYTEST_ARGS)
 
 integration: setup ## Run the tests that need sockets, RabbitMQ, Cassandra, a whole world or Chromium
 	$(BIN)/pytest -n auto -m '(sockets or broker or cassandra or world or browser) and not (slow or long)' $(PYTEST_ARGS)

@@ -120,7 +120,7 @@ async def read_state(
     unreachable = dict.fromkeys(seen.away, "it doesn't answer") | silent
     unread = seen.runs & silent.keys()
     known = dataclasses.replace(seen, away=frozenset(unreachable), unread=unread)
-    plan = plan_now(brokers.fabric, region, topics, actual, known, brokers.shovels)
+    plan = plan_now(brokers.fabric, region, topics, actual, known)
     return RegionState(
         actions=diff(region, plan.parts, actual, brokers.shovels),
         plan=plan,

@@ -43,7 +43,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from newsfabric.settings import Credentials, Fabric
+from newsfabric.settings import Fabric
 from newsfabric.topics import TopicTable
 from newsfabric.topology import (
     Broker,
@@ -52,7 +52,6 @@ from newsfabric.topology import (
     ShovelPlace,
     region_links,
     shovel_plan,
-    shovel_value,
 )
 from shovels.plan import Actual
 
@@ -165,18 +164,14 @@ def plan_now(
     topics: TopicTable,
     actual: Mapping[Broker, Actual],
     seen: BrokersView,
-    credentials: Credentials,
 ) -> RegionPlan:
-    """Return the plan of ``region`` for this round, given the present objects.
-
-    ``credentials`` are the shovels'.
-    """
+    """Return the plan of ``region`` for this round, given the present objects."""
     chosen: dict[str, ShovelPlace] = {}
     at: dict[str, Sequence[ShovelPlace]] = {}
     during: dict[str, tuple[ShovelPlace, ...]] = {}
     moving: list[str] = []
     for link in region_links(fabric, region, topics):
-        present = at[link.id] = _present(link, actual, credentials)
+        present = at[link.id] = _present(link, actual)
         seen_by_it = _as_the_link_sees(link, present, actual, seen)
         place = chosen[link.id] = choose_place(link, present, seen_by_it)
         others = [each for each in present if each != place]
@@ -261,16 +256,14 @@ def _waiting(
     return [each for each, queues in held.items() if link.queue.name in queues]
 
 
-def _present(
-    link: KeptShovel, actual: Mapping[Broker, Actual], credentials: Credentials
-) -> list[ShovelPlace]:
+def _present(link: KeptShovel, actual: Mapping[Broker, Actual]) -> list[ShovelPlace]:
     """Return the places at which brokers that reply have the shovel of ``link``, in its order."""
     found = []
     for place in link.places():
         host = actual.get(place.host)
         value = host.shovels.get(link.name) if host else None
-        wanted = shovel_value(link.shovel(place), credentials)
-        if value is not None and _address(value.get("src-uri")) == _address(wanted["src-uri"]):
+        source = link.shovel(place).source
+        if value is not None and _address(value.get("src-uri")) == _address(source):
             found.append(place)
     return found
 

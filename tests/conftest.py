@@ -5,6 +5,7 @@
 - A task or thread that a test leaves running fails it, and so does a changed limit, folder or the
   like. A failed test's open objects are closed before the next test (tests/support/leavings.py).
 - A property test has no deadline: the time that an example takes depends on the machine.
+- With ``--no-sockets`` a test that opens a socket fails (tests/support/no_sockets.py).
 - Processes of tests end with pytest, also when it is killed (tests/support/reaper.py).
 - Tests run side by side, in any order of files (tests/support/spreading.py).
 """
@@ -50,7 +51,7 @@ GRACE_SECONDS = 0.5
 # Seconds for clearing away all that a test has left, even a world of two regions.
 TEARDOWN_SECONDS = 240.0
 
-pytest_plugins = ("budgets", "standing_worlds")
+pytest_plugins = ("budgets", "no_sockets", "standing_worlds")
 
 settings.register_profile(
     "newsfabric",
@@ -59,6 +60,8 @@ settings.register_profile(
     # In CI the same examples each time, so that only a change can fail it; elsewhere new ones.
     derandomize="CI" in os.environ,
 )
+# For `make unit`; CI tries all examples.
+settings.register_profile("unit", settings.get_profile("newsfabric"), max_examples=20)
 settings.load_profile("newsfabric")
 
 close_connections_of_runners()
@@ -95,8 +98,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(done)
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    return workers()
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    return workers(waits=not config.getoption("no_sockets"))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByGroupOrFile:

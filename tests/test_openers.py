@@ -1,9 +1,13 @@
-"""Tests that open sockets are found: see tests/support/openers.py."""
+"""Tests that open sockets are found by their code (tests/support/openers.py), or when they run."""
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,3 +51,34 @@ def test_a_test_is_marked_for_its_fixtures(request: pytest.FixtureRequest, start
 
 def test_a_test_without_them_is_not(request: pytest.FixtureRequest) -> None:
     assert request.node.get_closest_marker("sockets") is None
+
+
+TESTS = """
+import asyncio, socket, subprocess, uvloop
+
+def test_bind():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+
+def test_program():
+    subprocess.run(["true"])
+
+def test_program_of_uvloop():
+    async def start():
+        await (await asyncio.create_subprocess_exec("true")).wait()
+    uvloop.run(start())
+
+def test_pair():
+    left, right = socket.socketpair()
+    left.close(), right.close()
+    asyncio.run(asyncio.sleep(0))
+"""
+
+
+def test_a_test_that_lacks_the_mark_fails_in_make_unit(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(TESTS)
+    environ = os.environ | {"PYTHONPATH": str(Path(__file__).parent / "support")}
+    command = [sys.executable, "-m", "pytest", "-p", "no_sockets", "--no-sockets", "test_it.py"]
+    ran = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True)
+    failed = re.findall(r"^ERROR .*::(\w+)", ran.stdout, re.MULTILINE)
+    assert failed == ["test_bind", "test_program", "test_program_of_uvloop"], ran.stdout

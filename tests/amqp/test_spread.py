@@ -10,6 +10,7 @@ from core_cluster import until
 from hanging import HangingBroker, brokers, spread
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from unit_share import examples
 
 from newsfabric.amqp import ConfirmingPublisher, Declare, Message
 from newsfabric.amqp.link import PikaLink
@@ -411,7 +412,7 @@ async def test_consumers_of_a_hanging_broker_are_cancelled_without_its_word(
 
 
 @given(st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_whatever_brokers_do_each_message_is_confirmed_by_one_that_has_it_or_fails(
     data: st.DataObject,
 ):

@@ -93,6 +93,7 @@ def test_what_frontdesks_serve_is_built_from_these_sources() -> None:
     assert _built()["stale"] == [], "run `npm run build` in clients/js"
 
 
+@pytest.mark.sockets
 def test_it_is_small() -> None:
     sizes = _built()["gzipped"]
     built = {"newsfabric.cjs", "newsfabric.js", "newsfabric.mjs", "react.cjs", "react.mjs"}

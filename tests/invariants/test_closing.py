@@ -16,6 +16,7 @@ from envelopes import START_MS, envelope
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quick_time import quick_loop, run
+from unit_share import examples
 
 from newsfabric.store import Store
 from newsfabric.store.logs import DirectoryRow, Log
@@ -119,7 +120,7 @@ class ClosingFabric:
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_l5_a_log_is_closed_by_its_own_region_alone_and_never_while_its_row_moves(
     seed: int,
 ) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given, register_random, settings
 from hypothesis import strategies as st
 from log_fabric import APART, AWAY, BEGAN, HOME, LogFabric
 from quick_time import quick_loop, run
+from unit_share import examples
 
 from newsfabric import backoff
 
@@ -132,13 +133,13 @@ def check_conclusions(fabric: LogFabric, healed: bool) -> None:
 
 
 @given(seed=SEEDS)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_l2_no_mark_passes_a_message_that_wasnt_offered(seed: int) -> None:
     play(seed, check_marks)
 
 
 @given(seed=SEEDS)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_l3_once_all_is_healed_every_message_was_given_and_none_twice(seed: int) -> None:
     play(seed, check_readers)
 
@@ -160,7 +161,7 @@ def test_l3_what_comes_by_the_feed_when_nobody_remembers_it_is_given_to_nobody_t
 
 
 @given(seed=SEEDS)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_l5_a_gateway_takes_nothing_for_void_or_ended_but_what_its_own_region_says(
     seed: int,
 ) -> None:

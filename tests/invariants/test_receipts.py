@@ -21,6 +21,7 @@ from core_cluster import EPOCH, CoreCluster, message, running
 from hypothesis import given, register_random, settings
 from hypothesis import strategies as st
 from quick_time import quick_loop, run
+from unit_share import examples
 
 from newsfabric import backoff
 from newsfabric.amqp.stub import StubBroker
@@ -284,7 +285,7 @@ async def lost(fabric: RouterFabric, told: list[tuple[Place, int]]) -> list[Plac
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_l1_what_was_confirmed_to_its_publisher_is_a_message_within_its_log(seed: int) -> None:
     async def history() -> None:
         dice = random.Random(seed)

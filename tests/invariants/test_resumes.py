@@ -19,6 +19,7 @@ from envelopes import START_MS, envelope
 from hypothesis import given, register_random, settings
 from hypothesis import strategies as st
 from quick_time import run
+from unit_share import examples
 
 from gateway.logs.logs import Logs
 from gateway.memory.hub import Hub, HubLimits
@@ -272,7 +273,7 @@ class MovingReaders:
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 def test_l4_who_is_told_that_nothing_is_missing_has_or_is_given_all_that_is_past(
     seed: int,
 ) -> None:

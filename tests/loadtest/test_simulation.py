@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from unit_share import examples
 
 from loadtest.scenarios import through, turns
 from loadtest.simulation import Region, SimBox, reported
@@ -20,7 +21,7 @@ PLAN = ScalingPlan(
 # Seconds per step.
 STEP = 4
 few = settings(
-    max_examples=4,
+    max_examples=examples(4),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -10,6 +10,7 @@ from fabrics import CREDENTIALS, TOPICS, all_run, answering, broker, fabric, fre
 from fabrics import performed as _performed
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from unit_share import examples
 
 from newsfabric.settings import Credentials, Fabric
 from newsfabric.topology import Broker, ShovelPlace, brokers_of, region_links
@@ -44,7 +45,7 @@ def _look(
         back=dict.fromkeys((link.id for link in links), frozenset(brokers_of(known))),
         known=dict.fromkeys((link.id for link in links), frozenset(brokers_of(known))),
     )
-    plan = plan_now(known, "oregon", TOPICS, there, seen, credentials)
+    plan = plan_now(known, "oregon", TOPICS, there, seen)
     return diff("oregon", plan.parts, there, credentials), plan.moving
 
 
@@ -144,7 +145,7 @@ def test_the_stand_in_stays_while_the_shovel_before_it_runs_and_brings_nothing()
     brokers = frozenset(beside)
     for proven, gone in (({THIRD}, set()), ({FIRST, THIRD}, {THIRD}), (set(), set())):
         seen = BrokersView(steady=brokers, proven={link.id: frozenset(proven)})
-        plan = plan_now(known, "oregon", TOPICS, beside, seen, CREDENTIALS)
+        plan = plan_now(known, "oregon", TOPICS, beside, seen)
         assert plan.places[link.id] == link.preferred
         found = diff("oregon", plan.parts, beside, CREDENTIALS)
         went = {a.broker for a in found if (a.verb, a.name) == ("delete", link.name)}
@@ -248,7 +249,7 @@ def test_a_source_isnt_away_for_the_shovel_that_runs_from_it() -> None:
     # Only this keeper can't reach it.
     seen = BrokersView(frozenset({FIRST}), frozenset(actual) - {FIRST})
     there = answering(actual, {FIRST})
-    plan = plan_now(known, "oregon", TOPICS, there, seen, CREDENTIALS)
+    plan = plan_now(known, "oregon", TOPICS, there, seen)
     assert plan.places["oregon/client/receipts.1"] == ShovelPlace(FIRST, CLIENT)
     assert plan.places["oregon/core/publish.oregon.1"] == ShovelPlace(CLIENT, THIRD)
 
@@ -283,7 +284,7 @@ def test_what_another_keeper_has_chosen_is_fit_and_stays() -> None:
             back=dict.fromkeys(links, frozenset(moved)),
             known=dict.fromkeys(links, frozenset(sources)),
         )
-        plan = plan_now(known, "oregon", TOPICS, moved, seen, CREDENTIALS)
+        plan = plan_now(known, "oregon", TOPICS, moved, seen)
         assert plan.places[name].source == stays
 
 
@@ -308,7 +309,7 @@ def test_another_login_moves_nothing() -> None:
     st.integers(1, 4),
     st.lists(st.sets(st.integers(1, 4)), max_size=5),
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_whatever_failed_before_once_all_are_back_the_plan_is_reached_in_three_rounds(
     nodes: int, failures: list[set[int]]
 ) -> None:

@@ -16,6 +16,7 @@ from fabrics import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from unit_share import examples
 
 from newsfabric.brokers.management import QueueState
 from newsfabric.settings import Credentials, Fabric
@@ -68,7 +69,7 @@ def _edited(actual: dict[Broker, Actual], at: Broker, **changes: object) -> dict
 
 
 @given(FABRICS, GOLD)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_after_the_plan_was_applied_there_is_nothing_left_to_do(
     known: Fabric, gold: list[str]
 ) -> None:
@@ -79,7 +80,7 @@ def test_after_the_plan_was_applied_there_is_nothing_left_to_do(
 
 
 @given(FABRICS, GOLD, GOLD)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_change_of_topics_is_applied_in_one_go(
     known: Fabric, before: list[str], after: list[str]
 ) -> None:
@@ -92,7 +93,7 @@ def test_a_change_of_topics_is_applied_in_one_go(
 
 
 @given(FABRICS, GOLD)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_two_looks_at_the_same_brokers_give_the_same_actions(
     known: Fabric, gold: list[str]
 ) -> None:
@@ -104,7 +105,7 @@ def test_two_looks_at_the_same_brokers_give_the_same_actions(
 
 
 @given(FABRICS)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_a_shovel_comes_after_both_its_ends_and_leaves_before_them(known: Fabric) -> None:
     region = known.regions[0].name
     making = _actions(known, fresh_fabric(known), region=region)

@@ -32,7 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         params = getattr(getattr(item, "callspec", None), "params", {})
         if isinstance(item, pytest.Function) and params.get("opener", "memory") not in STORES:
-            item.fixturenames.insert(0, "keyspace")
+            # The list itself is shared by all parameters of the function.
+            item.fixturenames = ["keyspace", *item.fixturenames]
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from envelopes import START_MS, Clock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stores import SHORT_TTL_MS, SHORTEST_MS, STORES, TOPICS, TTL_MS, Opener
+from unit_share import examples
 
 from newsfabric.messages.envelope import Envelope, id_of, identity_of
 from newsfabric.store.logs import Log, Number, NumberState
@@ -133,7 +134,7 @@ OPENER_IS_FINE = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
 @pytest.mark.parametrize("opener", STORES, indirect=True)
-@settings(max_examples=60, suppress_health_check=OPENER_IS_FINE)
+@settings(max_examples=examples(60), suppress_health_check=OPENER_IS_FINE)
 @given(**HISTORIES)
 def test_a_store_agrees_with_the_model(opener, batches, queries):
     agrees_with_the_model(opener, batches, queries)
@@ -141,7 +142,7 @@ def test_a_store_agrees_with_the_model(opener, batches, queries):
 
 @pytest.mark.cassandra
 @pytest.mark.parametrize("opener", ["cassandra"], indirect=True)
-@settings(max_examples=20, suppress_health_check=OPENER_IS_FINE)
+@settings(max_examples=examples(20), suppress_health_check=OPENER_IS_FINE)
 @given(**HISTORIES)
 def test_cassandra_agrees_with_the_model(opener, batches, queries):
     agrees_with_the_model(opener, batches, queries)

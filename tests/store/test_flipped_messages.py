@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from envelopes import START_MS, Clock, envelope
 from stores import TOPICS
+from unit_share import some
 
 from newsfabric.messages.envelope import Envelope
 from newsfabric.store import _sqlite_reads
@@ -76,7 +77,7 @@ async def test_a_damaged_row_hides_no_other_and_is_named(tmp_path: Path, read: R
     content = await asyncio.to_thread(path.read_bytes)
     others = [one for one in MESSAGES if one is not FLIPPED]
     places = row_of(content)
-    for bit in range(places.start * 8, places.stop * 8):
+    for bit in some(range(places.start * 8, places.stop * 8)):
         damaged = bytearray(content)
         damaged[bit // 8] ^= 1 << bit % 8
         await asyncio.to_thread(path.write_bytes, damaged)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from envelopes import START_MS, Clock, envelope
 from stores import SHORTEST_MS, TOPICS
+from unit_share import some
 
 from newsfabric.store import _sqlite_logs, rules
 from newsfabric.store.logs import Log, Number, NumberState
@@ -23,6 +24,7 @@ SHORT = "markets.dax"
 # Eight letters: one flipped bit in the row's head makes the topic empty.
 EIGHT = "news.dax"
 LAST = 3 * MANY
+SPANS = ((1, LAST), (1, FLIPPED), (FLIPPED, FLIPPED), (FLIPPED + 1, LAST))
 LATER = START_MS + SHORTEST_MS + 500
 # Bytes before the first value of a row: its length, the length of its head, and six types.
 HEAD = 8
@@ -59,26 +61,30 @@ def row_of(path: Path, content: bytes) -> range:
     return range(start - HEAD, start + len(row) + KEPT_UNTIL)
 
 
-def numbers(path: Path, now_ms: int, first: int, last: int) -> list[Number]:
-    """Read numbers from a damaged file; none if SQLite reports the damage."""
+def numbers(path: Path, now_ms: int, *spans: tuple[int, int]) -> list[list[Number]]:
+    """Read the numbers of each span from a damaged file; none if SQLite reports the damage."""
     with contextlib.closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as connection:
         connection.text_factory = lambda raw: raw.decode(errors="replace")
-        try:
-            return _sqlite_logs.numbers(
-                connection,
-                LOG,
-                first=first,
-                last=last,
-                limit=LAST,
-                now_ms=now_ms,
-                kept_until=lambda id_text, topic: rules.kept_until(id_text, topic, TOPICS),
-            )
-        except sqlite3.DatabaseError:
-            return []
+        return [_numbers(connection, now_ms, *span) for span in spans]
+
+
+def _numbers(connection: sqlite3.Connection, now_ms: int, first: int, last: int) -> list[Number]:
+    try:
+        return _sqlite_logs.numbers(
+            connection,
+            LOG,
+            first=first,
+            last=last,
+            limit=LAST,
+            now_ms=now_ms,
+            kept_until=lambda id_text, topic: rules.kept_until(id_text, topic, TOPICS),
+        )
+    except sqlite3.DatabaseError:
+        return []
 
 
 def with_each_bit_flipped(path: Path, content: bytes, places: range) -> Iterator[int]:
-    for bit in range(places.start * 8, places.stop * 8):
+    for bit in some(range(places.start * 8, places.stop * 8)):
         damaged = bytearray(content)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
@@ -102,14 +108,14 @@ async def test_a_flipped_bit_of_a_row_makes_no_number_over_void_or_another(
     path = tmp_path / "store.db"
     await write(path, topic, void=void)
     content = await asyncio.to_thread(path.read_bytes)
-    whole = numbers(path, now_ms, 1, LAST)
+    (whole,) = numbers(path, now_ms, (1, LAST))
     assert [number.seq for number in whole] == list(range(1, MANY + 1))
     assert whole[FLIPPED - 1].state is is_now
     for bit in with_each_bit_flipped(path, content, row_of(path, content)):
+        read = numbers(path, now_ms, *SPANS)
         # Other rows can still be read.
-        assert [n for n in numbers(path, now_ms, 1, LAST) if n in whole], f"bit {bit}"
-        for first, last in ((1, LAST), (1, FLIPPED), (FLIPPED, FLIPPED), (FLIPPED + 1, LAST)):
-            found = numbers(path, now_ms, first, last)
+        assert [n for n in read[0] if n in whole], f"bit {bit}"
+        for (first, last), found in zip(SPANS, read, strict=True):
             assert [n.seq for n in found] == sorted({n.seq for n in found}), f"bit {bit}"
             assert all(first <= n.seq <= last for n in found), f"bit {bit}"
             told = [n for n in found if n.state is not NumberState.HALF]
@@ -122,7 +128,7 @@ async def test_a_row_whose_topic_has_changed_is_missing_and_not_over(tmp_path):
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         # As if its topic were one that is kept for ten minutes.
         connection.execute("UPDATE log SET topic = ? WHERE seq = 1", (SHORT,))
-    found = numbers(path, LATER, 1, FLIPPED)
+    (found,) = numbers(path, LATER, (1, FLIPPED))
     assert found[0] == Number(1, NumberState.HALF)
     assert found[-1] == Number(FLIPPED, NumberState.GONE)
 
@@ -134,6 +140,6 @@ async def test_rows_of_the_release_before_are_over_and_void_as_they_were(tmp_pat
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE log SET kept_until = ? WHERE seq = ?", (ends, FLIPPED))
         connection.execute("UPDATE log SET topic = '', id = '' WHERE seq = 1")
-    found = numbers(path, LATER, 1, FLIPPED)
+    (found,) = numbers(path, LATER, (1, FLIPPED))
     assert found[0] == Number(1, NumberState.VOID)
     assert found[-1] == Number(FLIPPED, NumberState.GONE)

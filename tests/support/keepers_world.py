@@ -96,6 +96,7 @@ class KeepersWorld:
         for broker, part in shovel_plan(self.fabric, "dublin", TOPICS).items():
             exchanges = {exchange.name: exchange.type for exchange in part.exchanges}
             self.brokers[broker].change(exchanges=exchanges)
+        self._by_host = {f"{broker.name}.test": broker for broker in self.brokers}
         self._by_url = {n.management_url: b for b, n in brokers_of(self.fabric).items()}
         self.refusing = 0.0
         # Pairs of a keeper and a broker that it alone can't reach; and the time of the last change.
@@ -210,8 +211,7 @@ class KeepersWorld:
         )
 
     def _source_of(self, value: Mapping[str, Any]) -> Broker:
-        address = value["src-uri"].rpartition("@")[2].partition("/")[0].removesuffix(".test")
-        return next(broker for broker in self.brokers if broker.name == address)
+        return self._by_host[value["src-uri"].rpartition("@")[2].partition("/")[0]]
 
     def is_at(self, link: KeptShovel, place: ShovelPlace) -> bool:
         value = self.brokers[place.host].held.shovels.get(link.name)

@@ -1,8 +1,9 @@
 """Tests that open sockets or start programs, found by the names in their code.
 
-``make unit`` leaves these out. A mark on each of two thousand tests would be forgotten. Names are
-followed through the functions, classes and fixtures of tests, never into the product: its functions
-that open sockets are among the names.
+``make unit`` leaves these out; it fails those that aren't found (tests/support/no_sockets.py). A
+mark on each of two thousand tests would be forgotten. Names are followed through the functions,
+classes and fixtures of tests, never into the product: its functions that open sockets are among
+the names.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, Final
@@ -43,54 +44,40 @@ def opens(item: pytest.Item) -> bool:
 
 def reaches(things: Iterable[Any]) -> bool:
     """Return whether one of these functions and classes of tests leads to an opener's name."""
-    waiting = [inspect.unwrap(thing) for thing in things]
-    seen: set[Any] = set()
+    waiting, seen = [inspect.unwrap(thing) for thing in things], set()
     while waiting:
         thing = waiting.pop()
-        if thing in seen:
-            continue
-        seen.add(thing)
-        opened, used = _looked_at(thing)
-        if opened:
-            return True
-        waiting += used
+        if thing not in seen:
+            seen.add(thing)
+            is_opener, used = _followed(thing)
+            if is_opener:
+                return True
+            waiting += used
     return False
 
 
 @functools.cache
-def _looked_at(thing: Any) -> tuple[bool, list[Any]]:
-    """Return whether ``thing`` names an opener, and the tests' own functions that it uses."""
-    used: list[Any] = []
-    for function in _functions(thing):
-        names = {name for code in _codes(function.__code__) for name in code.co_names}
-        if names & _NAMES:
-            return True, []
-        found = [function.__globals__[name] for name in names if name in function.__globals__]
-        used += [inspect.unwrap(one) for one in found if _is_of_tests(one)]
-    return False, used
+def _followed(thing: Any) -> tuple[bool, list[Any]]:
+    """Return whether ``thing`` names an opener, and the functions and classes that it uses."""
+    if isinstance(thing, type):
+        return False, _of_tests([*vars(thing).values(), *thing.__bases__])
+    names = _names(thing.__code__)
+    return bool(names & _NAMES), _of_tests(map(thing.__globals__.get, names))
 
 
-def _functions(thing: Any) -> Iterator[FunctionType]:
-    if not isinstance(thing, type):
-        yield thing
-        return
-    for base in thing.__mro__:
-        if _is_of_tests(base):
-            for one in vars(base).values():
-                one = inspect.unwrap(getattr(one, "fget", None) or getattr(one, "__func__", one))
-                if isinstance(one, FunctionType):
-                    yield one
+def _names(code: CodeType) -> frozenset[str]:
+    within = [_names(each) for each in code.co_consts if isinstance(each, CodeType)]
+    return frozenset(code.co_names).union(*within)
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
+def _of_tests(things: Iterable[Any]) -> list[Any]:
+    """Return the functions and classes among ``things`` that are defined by tests."""
+    found = [thing.fget if isinstance(thing, property) else thing for thing in things]
+    wrappers = FunctionType | classmethod | staticmethod
+    found = [inspect.unwrap(each) if isinstance(each, wrappers) else each for each in found]
+    return [each for each in found if isinstance(each, type | FunctionType) and _is_here(each)]
 
 
-def _is_of_tests(thing: Any) -> bool:
-    if not isinstance(thing, type | FunctionType):
-        return False
-    file = getattr(sys.modules.get(inspect.unwrap(thing).__module__), "__file__", None)
-    return file is not None and file.startswith(_TESTS)
+def _is_here(thing: Any) -> bool:
+    module = sys.modules.get(thing.__module__)
+    return str(getattr(module, "__file__", None)).startswith(_TESTS)

@@ -96,9 +96,10 @@ class ByGroupOrFile(LoadScopeScheduling):  # type: ignore[misc]
         )
 
 
-def workers() -> int:
-    """Return the number for ``-n auto``: above that of cores, since tests mostly wait."""
-    return max(4, min(8, 3 * (os.cpu_count() or 1)))
+def workers(*, waits: bool) -> int:
+    """Return the number for ``-n auto``: above that of cores if most tests wait (``waits``)."""
+    cores = os.cpu_count() or 1
+    return max(4, min(8, 3 * cores)) if waits else cores
 
 
 def spread(items: list[pytest.Item], config: pytest.Config) -> None:

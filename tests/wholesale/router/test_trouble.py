@@ -12,6 +12,7 @@ from core_cluster import EPOCH, CoreCluster, message, running, until
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from metric_values import value
+from unit_share import examples
 
 from gateway.logs.logs import Logs
 from gateway.memory.hub import Hub
@@ -230,7 +231,7 @@ async def test_a_message_under_way_when_the_link_breaks_keeps_its_number(core: C
 
 
 @pytest.mark.promise("R4")
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(1, 120))
 async def test_whatever_is_cut_each_receipted_message_is_stored_and_routed(
     turns_between_cuts: list[int], count: int

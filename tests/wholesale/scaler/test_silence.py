@@ -9,6 +9,7 @@ import pytest
 from fleets import PLAN, Fleet, report
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from unit_share import examples
 
 from wholesale.scaler.choice import ENDED_AFTER, LISTEN, OBEY, OTHERS_ENDED_AFTER, Decision
 from wholesale.scaler.deciding import Scaler
@@ -291,7 +292,7 @@ class RealBoxes:
 
 
 @settings(
-    max_examples=12,
+    max_examples=examples(12),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
