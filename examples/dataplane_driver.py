@@ -14,8 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-# Raise it with the table of gateway/native.
-VERSION = 10
+VERSION = 10  # of gateway/native/table.py
 HELLO, SETTINGS, PUBLISH, SUBSCRIBE, REPLY, AUTH = 1, 2, 3, 5, 7, 16
 VERBS, COUNTERS = 130, 134
 REASONS = {
