@@ -8,6 +8,7 @@ use crate::closing::CloseReason;
 
 /// A reason for which a connection ends.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
 #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each is")]
 pub struct Reason {
     pub name: String,
@@ -20,6 +21,7 @@ pub struct Reason {
 
 /// The numbers of the `error` pushes that the data plane makes itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct ErrorNumbers {
     pub already_subscribed: u16,
@@ -167,6 +169,18 @@ mod tests {
     #[test]
     fn names_of_another_release_are_ignored() {
         assert_eq!(with(&[INTERNAL], r#","memory":[7]"#), with(&[INTERNAL], ""));
+    }
+
+    #[test]
+    fn names_that_another_release_lacks_are_zero_in_records_too() {
+        let settings = with(&[INTERNAL], r#","errors":{"limit_exceeded":106}"#).expect("settings");
+        assert_eq!((settings.errors.limit_exceeded, settings.errors.too_many_requests), (106, 0));
+        let needed = r#""heartbeat_ms":1,"linger_ms":1,"head_bytes":1,"unfinished_ms":1,"message_bytes":1,"hard_bytes":1,
+            "fanout_chunk":1,"identities":1,"drain_per_second":1"#;
+        let json =
+            format!(r#"{{{needed},"reasons":[{{"name":"internal","code":4100,"text":""}}]}}"#);
+        let settings = Settings::decode(json.as_bytes()).expect("settings");
+        assert!(!settings.reason(CloseReason::Internal).reconnect);
     }
 
     #[test]
