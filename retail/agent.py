@@ -485,7 +485,7 @@ class Agent:
                     await core.delete()
             self._drain.on("cleaned")
         except (TimeoutError, ManagementError) as exc:
-            logger.warning("queues on the core are left: %s", mask(str(exc)) or "out of time")
+            logger.warning("queues on the core will expire: %s", mask(str(exc)) or "out of time")
             self._drain.on("overdue")
 
 
