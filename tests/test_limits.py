@@ -35,7 +35,7 @@ ENTRANCE = entrance(
 JAVA = "clients/java/src/main/java/io/newsfabric/publish/Sending.java"
 PHP = "clients/php/src/Publisher.php"
 LOCUSTS = "loadtest/locusts/wire.py"
-CROWD = "bench/fanout/src/bin/newsfabric-crowd/pages.rs"
+CROWD = "bench/fanout/src/bin/newsfabric-crowd/pages/incoming.rs"
 PUBLISHING = "docs/publishing.md"
 # Bytes that a push needs for a byte of the body, written as "\u0000".
 ESCAPED = 6
