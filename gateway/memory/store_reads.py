@@ -29,7 +29,7 @@ class StoreRead:
     messages had arrived in the topic's memory.
 
     It has all ``messages`` from ``reach_ms`` on, except those of ``missing_copies`` (identity and
-    copy): the store has them by now. If ``spoilt``, something in the store is no message.
+    copy): the store has them by now. If ``damaged``, something in the store is no message.
     ``number`` is unique among reads.
     """
 
@@ -38,7 +38,7 @@ class StoreRead:
     arrived: int
     messages: dict[int, Publication] = dataclasses.field(default_factory=dict)
     reach_ms: int = 0
-    spoilt: bool = False
+    damaged: bool = False
     read_at: float = 0.0
     missing_copies: list[tuple[int, Copy]] = dataclasses.field(default_factory=list)
     number: int = dataclasses.field(default_factory=_numbers.__next__)
@@ -47,10 +47,10 @@ class StoreRead:
     _lacks_too_many: bool = False
 
     def was_read(
-        self, messages: dict[int, Publication], reach_ms: int, now: float, *, spoilt: bool
+        self, messages: dict[int, Publication], reach_ms: int, now: float, *, damaged: bool
     ) -> None:
         """Take the result of the read."""
-        self.messages, self.reach_ms, self.spoilt, self.read_at = messages, reach_ms, spoilt, now
+        self.messages, self.reach_ms, self.damaged, self.read_at = messages, reach_ms, damaged, now
         noted, self._noted = self._noted or (), None
         for identity, copy in noted:
             self.note_copy(identity, copy, 0)

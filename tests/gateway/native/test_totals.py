@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.native.tally import Tally
+from gateway.native.totals import DataPlaneTotals
 from newsfabric.metrics import REGISTRY
 
 
@@ -15,72 +15,76 @@ def value(sample: str, **labels: str) -> float:
 
 
 @pytest.fixture
-def tally() -> Iterator[Tally]:
-    tally = Tally()
-    yield tally
-    tally.restart()
+def totals() -> Iterator[DataPlaneTotals]:
+    totals = DataPlaneTotals()
+    yield totals
+    totals.restart()
 
 
-def test_counters_grow_by_what_is_new(tally: Tally) -> None:
+def test_counters_grow_by_what_is_new(totals: DataPlaneTotals) -> None:
     before = value("deliveries_total", transport="websocket")
     for total in (5, 7, 7):
-        tally.update({"deliveries.websocket": total})
+        totals.update({"deliveries.websocket": total})
     assert value("deliveries_total", transport="websocket") == before + 7
-    assert tally.deliveries == 7
+    assert totals.deliveries == 7
 
 
-def test_readers_go_up_and_down(tally: Tally) -> None:
-    tally.update({"readers.websocket": 5, "readers.sockjs-websocket": 1})
+def test_readers_go_up_and_down(totals: DataPlaneTotals) -> None:
+    totals.update({"readers.websocket": 5, "readers.sockjs-websocket": 1})
     assert value("readers", transport="websocket") == 5
-    tally.update({"readers.websocket": 2})
+    totals.update({"readers.websocket": 2})
     assert value("readers", transport="websocket") == 2
-    assert tally.readers == 3
+    assert totals.readers == 3
 
 
-def test_another_data_plane_counts_from_zero(tally: Tally) -> None:
+def test_another_data_plane_counts_from_zero(totals: DataPlaneTotals) -> None:
     before = value("connects_total", transport="websocket")
-    tally.update({"connects.websocket": 5, "readers.websocket": 5})
-    tally.restart()
-    assert (tally.readers, value("readers", transport="websocket")) == (0, 0)
-    tally.update({"connects.websocket": 2, "readers.websocket": 2})
+    totals.update({"connects.websocket": 5, "readers.websocket": 5})
+    totals.restart()
+    assert (totals.readers, value("readers", transport="websocket")) == (0, 0)
+    totals.update({"connects.websocket": 2, "readers.websocket": 2})
     assert value("connects_total", transport="websocket") == before + 7
-    assert (tally.readers, tally.connects) == (2, 7)
+    assert (totals.readers, totals.connects) == (2, 7)
 
 
-def test_threads_have_their_own_gauge(tally: Tally) -> None:
-    tally.update({"thread.0.connections": 3, "thread.1.connections": 4, "threads": 2})
+def test_threads_have_their_own_gauge(totals: DataPlaneTotals) -> None:
+    totals.update({"thread.0.connections": 3, "thread.1.connections": 4, "threads": 2})
     assert value("thread_connections", thread="1") == 4
 
 
-def test_pings_that_it_answered_are_verbs_obeyed(tally: Tally) -> None:
+def test_pings_that_it_answered_are_verbs_obeyed(totals: DataPlaneTotals) -> None:
     before = value("verbs_total", action="ping")
     for total in (0, 3, 4):
-        tally.update({"verbs.ping": total})
+        totals.update({"verbs.ping": total})
     assert value("verbs_total", action="ping") == before + 4
 
 
-def test_delays_are_added_to_the_histogram_of_their_labels(tally: Tally) -> None:
+def test_delays_are_added_to_the_histogram_of_their_labels(totals: DataPlaneTotals) -> None:
     labels = {"class": "gold", "origin": "tally", "way": "postoffice.1"}
-    tally.update({"delay.gold,tally,postoffice.1.0": 3, "delay.gold,tally,postoffice.1.15": 1})
-    tally.update({"delay.gold,tally,postoffice.1.0": 5, "delay.gold,tally,postoffice.1.sum_us": 9})
+    totals.update({"delay.gold,tally,postoffice.1.0": 3, "delay.gold,tally,postoffice.1.15": 1})
+    totals.update({"delay.gold,tally,postoffice.1.0": 5, "delay.gold,tally,postoffice.1.sum_us": 9})
     assert value("delay_seconds_bucket", **labels, le="0.001") == 5
     assert value("delay_seconds_bucket", **labels, le="30.0") == 5
     assert value("delay_seconds_count", **labels) == 6
     assert value("delay_seconds_sum", **labels) == pytest.approx(9e-6)
 
 
-def test_errors_are_counted_by_their_number(tally: Tally) -> None:
+def test_errors_are_counted_by_their_number(totals: DataPlaneTotals) -> None:
     before = value("errors_total", code="105")
-    tally.update({"errors.already_subscribed": 2})
+    totals.update({"errors.already_subscribed": 2})
     assert value("errors_total", code="105") == before + 2
 
 
-def test_a_histogram_that_cant_be_read_is_nobodys(tally: Tally) -> None:
+def test_a_histogram_that_cant_be_read_is_nobodys(totals: DataPlaneTotals) -> None:
     before = value("reader_behind_seconds_count")
-    tally.update({"delay.gold.1": 3, "delay.": 3, "behind.x": 3, "behind.99": 3, "behind.2": 1})
+    totals.update({"delay.gold.1": 3, "delay.": 3, "behind.x": 3, "behind.99": 3, "behind.2": 1})
     assert value("reader_behind_seconds_count") == before + 1
 
 
-def test_names_that_arent_known_are_only_kept(tally: Tally) -> None:
-    tally.update({"memory_bytes": 12, "what.will.come": 1})
-    assert [tally.get(name) for name in ("memory_bytes", "what.will.come", "nothing")] == [12, 1, 0]
+def test_names_that_arent_known_are_only_kept(totals: DataPlaneTotals) -> None:
+    totals.update({"memory_bytes": 12, "what.will.come": 1})
+    assert [totals.get(name) for name in ("memory_bytes", "what.will.come", "nothing")] == [
+        12,
+        1,
+        0,
+    ]
