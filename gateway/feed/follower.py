@@ -276,7 +276,7 @@ class Follower:
                 return
             for one in some:
                 if one.identity in given and not self._logs.is_done(log_of(one), one.seq):
-                    self.hub.count_copy(one)
+                    self.hub.note_duplicate(one)
             await self._publish_all(one for one in some if one.identity not in given)
 
     async def _publish_all(self, messages: Iterable[Envelope]) -> None:

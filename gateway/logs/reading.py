@@ -176,8 +176,8 @@ class ReadSchedule:
             known = self._logs.find(log)
             if known is None or known.is_whole:
                 del self._watched[log]
-        lacks = any(known.has_missing for known in self._logs.unfinished())
-        return LOOK_SECONDS if lacks else CALM_SECONDS
+        has_missing = any(known.has_missing for known in self._logs.unfinished())
+        return LOOK_SECONDS if has_missing else CALM_SECONDS
 
     def _read(self, known: KnownLog, watch: _LogReads, now: float) -> Read | None:
         log = known.log

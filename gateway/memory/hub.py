@@ -48,8 +48,8 @@ class Dropped(enum.Enum):
     """The reason why an offered envelope isn't published."""
 
     #: Its number was seen before, or readers here were given another copy of the message.
-    COPY = enum.auto()
-    #: As COPY, but its body isn't the published one, as far as that is remembered.
+    DUPLICATE = enum.auto()
+    #: As DUPLICATE, but its body isn't the published one, as far as that is remembered.
     DIFFERING = enum.auto()
     UNKNOWN_TOPIC = enum.auto()
 
@@ -90,7 +90,7 @@ class Hub:
         """
         copy = copy_of(envelope)
         if self.logs.is_done(copy.log, copy.seq):
-            self._dropped(Dropped.COPY)
+            self._dropped(Dropped.DUPLICATE)
             return None
         policy = self.table.of_any(envelope.topic)
         if policy is None:
@@ -98,7 +98,7 @@ class Hub:
             self.logs.mark_seen(copy.log, copy.seq)
             return None
         if self.was_published(envelope):
-            self.count_copy(envelope)
+            self.note_duplicate(envelope)
             return None
         # Before ``mark_seen``: a new memory lacks all numbers seen until now, and has this one.
         is_kept = self.topics.keep_if_room(envelope.topic)
@@ -117,13 +117,13 @@ class Hub:
         memory = self.topics.find(envelope.topic)
         return memory is not None and memory.holds(envelope.identity, envelope.key)
 
-    def count_copy(self, envelope: Envelope) -> None:
+    def note_duplicate(self, envelope: Envelope) -> None:
         """Note ``envelope`` as another copy of a message that readers here were given."""
         copy = copy_of(envelope)
         self.logs.mark_seen(copy.log, copy.seq)
         memory = self.topics.find(envelope.topic)
         differs = memory is not None and memory.note_copy(envelope)
-        self._dropped(Dropped.DIFFERING if differs else Dropped.COPY)
+        self._dropped(Dropped.DIFFERING if differs else Dropped.DUPLICATE)
 
     def spread_ms(self, now: float) -> int:
         """Return by how much routers' clocks have differed (:meth:`.LogTimes.spread_ms`)."""

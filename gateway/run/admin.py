@@ -109,7 +109,7 @@ async def _engine(core: Core) -> dict[str, Any]:
 async def _logs(core: Core) -> dict[str, Any]:
     """Return the answer to ``GET /logs``: the logs with missing numbers, the first missing runs of
     each, and logs that the directory doesn't list."""
-    lacking = [known for known in core.hub.logs.unfinished() if known.has_missing]
+    incomplete = [known for known in core.hub.logs.unfinished() if known.has_missing]
     return {
         "logs": [
             {
@@ -119,9 +119,9 @@ async def _logs(core: Core) -> dict[str, Any]:
                 "ended": known.extent.ended,
                 "missing": list(itertools.islice(known.missing(), _RUNS_SHOWN)),
             }
-            for known in lacking[:_LOGS_SHOWN]
+            for known in incomplete[:_LOGS_SHOWN]
         ],
-        "more": max(0, len(lacking) - _LOGS_SHOWN),
+        "more": max(0, len(incomplete) - _LOGS_SHOWN),
         "unlisted": [log._asdict() for log in core.follower.unlisted.logs[:_LOGS_SHOWN]],
     }
 

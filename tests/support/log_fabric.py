@@ -165,9 +165,9 @@ class NotedHub(Hub):
             self._offered.add(place)
         return super().offer(envelope, now)
 
-    def count_copy(self, envelope: Envelope) -> None:
+    def note_duplicate(self, envelope: Envelope) -> None:
         self._offered.add(copy_of(envelope)[:2])
-        super().count_copy(envelope)
+        super().note_duplicate(envelope)
 
 
 class StayingReader:

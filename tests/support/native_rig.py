@@ -14,8 +14,8 @@ import pytest
 from envelopes import START_MS, envelope
 from fake_dataplane import (
     READER,
-    Command,
     FakeDataplane,
+    ReceivedCommand,
     Visit,
     fake_dataplane,
     verbs,
@@ -109,7 +109,7 @@ class NativeRig:
     async def say(self, text: bytes, *, auth: bytes = b"", by: bytes = READER) -> None:
         await self.visit.say(verbs(text, connections=by, auth=auth))
 
-    async def ask(self, *, auth: bytes = b"", by: bytes = READER, **verb: Any) -> Command:
+    async def ask(self, *, auth: bytes = b"", by: bytes = READER, **verb: Any) -> ReceivedCommand:
         """Send ``verb``; return the command that follows."""
         await self.say(json.dumps(verb).encode(), auth=auth, by=by)
         return await self.visit.hear()

@@ -196,14 +196,14 @@ def test_a_position_has_the_mark_of_each_log_and_the_time_of_what_comes_after_it
 
 
 def test_logs_that_are_young_or_unfinished_are_listed_and_old_whole_ones_are_left_out():
-    old_whole, old_going_on, old_lacking = (log(-9, router=f"router-{n}") for n in range(3))
+    old_whole, old_going_on, old_incomplete = (log(-9, router=f"router-{n}") for n in range(3))
     young_whole = log(-5)
     logs = begun(row(old_whole, ended=7), row(old_going_on, 7), row(young_whole, ended=7))
-    logs.learn(row(old_lacking, 1, ended=2), now=0.0)
-    every = (old_whole, old_going_on, old_lacking, young_whole)
+    logs.learn(row(old_incomplete, 1, ended=2), now=0.0)
+    every = (old_whole, old_going_on, old_incomplete, young_whole)
     assert marks(logs, *every) == [None, 7, 0, 7]
-    logs.mark_seen(old_lacking, 1)
-    logs.mark_seen(old_lacking, 2)
+    logs.mark_seen(old_incomplete, 1)
+    logs.mark_seen(old_incomplete, 2)
     # It is whole now; the list is made again when the directory is read.
     logs.directory_read(START_MS + 1_000, now=0.0)
     assert marks(logs, *every) == [None, 7, None, 7]
@@ -576,8 +576,8 @@ def test_whoever_may_lack_something_of_a_log_that_is_forgotten_is_not_told_that_
     logs.directory_read(START_MS, now=0.0)
     assert (logs.find(gone), ReturningReader(old, logs).may_lack_forgotten()) == (None, True)
     # Six hours after it began, every position that doesn't list it covers all of it.
-    for hours, is_lacking in ((-4.01, True), (-4.0, False)):
+    for hours, may_lack in ((-4.01, True), (-4.0, False)):
         later = Position(START_MS + int(hours * HOUR), {log_hash(kept): Listed(1, START_MS)})
-        assert ReturningReader(later, logs).may_lack_forgotten() is is_lacking
+        assert ReturningReader(later, logs).may_lack_forgotten() is may_lack
     lists_it = Position(START_MS, {log_hash(gone): Listed(3, START_MS - 10 * HOUR)})
     assert ReturningReader(lists_it, logs).may_lack_forgotten()

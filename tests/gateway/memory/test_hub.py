@@ -133,7 +133,7 @@ def test_a_copy_is_not_published_whatever_log_it_comes_by() -> None:
     box = hub(drops=drops)
     assert publish(box, 1) is not None
     assert box.offer(copy(1, seq=3), NOW) is None
-    assert (drops, len(box.seen)) == ([Dropped.COPY], 1)
+    assert (drops, len(box.seen)) == ([Dropped.DUPLICATE], 1)
     assert box.logs.was_given(DUBLIN, 3)
     (kept,) = box.memory("news.breaking").messages(NOW)
     assert kept.copies == [Copy(OREGON, 1, START_MS), Copy(DUBLIN, 3, START_MS)]
@@ -149,7 +149,7 @@ def test_a_number_that_was_seen_or_is_past_is_not_published_again() -> None:
     later = NOW + 10_000
     assert publish(box, 3, topic="tick.a", now=later) is None
     assert publish(box, 2, now=later) is None
-    assert drops == [Dropped.COPY, Dropped.COPY]
+    assert drops == [Dropped.DUPLICATE, Dropped.DUPLICATE]
     assert publish(box, 4, now=later) is not None
 
 
@@ -168,7 +168,7 @@ def test_a_copy_with_another_body_is_counted_while_the_first_is_remembered() -> 
     publish(box, 1, message_id="a", body=b'"first"')
     for router, body in (("dublin-router-1", b'"first"'), ("dublin-router-2", b'"second"')):
         assert publish(box, 1, router=router, message_id="a", body=body) is None
-    assert drops == [Dropped.COPY, Dropped.DIFFERING]
+    assert drops == [Dropped.DUPLICATE, Dropped.DIFFERING]
     found = box.memory("news.breaking").messages(NOW)
     assert [p.envelope.body for p in found] == [b'"first"']
 
@@ -437,7 +437,7 @@ def test_a_copy_of_what_was_recollected_isnt_published_however_old_it_is() -> No
     assert publish(box, 2, now=later) is not None
 
 
-def lacks(box: Hub, position: Position) -> list[Log]:
+def incomplete_logs(box: Hub, position: Position) -> list[Log]:
     forgotten = box.memory("news.breaking").forgotten
     return forgotten.incomplete_logs(ReturningReader(position, box.logs).has_all)
 
@@ -446,12 +446,12 @@ def test_a_topics_memory_lacks_what_was_seen_before_its_first_message() -> None:
     box = hub(low=3)
     box.offer(copy(8, topic="other.a"), NOW)
     publish(box, 4)
-    assert lacks(box, UNKNOWN) == [OREGON, DUBLIN]
+    assert incomplete_logs(box, UNKNOWN) == [OREGON, DUBLIN]
     elsewhere = hub(low=3)
-    assert lacks(box, decode(elsewhere.position(NOW))) == [DUBLIN]
+    assert incomplete_logs(box, decode(elsewhere.position(NOW))) == [DUBLIN]
     elsewhere.logs.note_report(DUBLIN, 8, 8, sent_ms=START_MS, now=NOW)
     elsewhere.logs.skip(DUBLIN, 1, 8)
-    assert lacks(box, decode(elsewhere.position(NOW + 1))) == []
+    assert incomplete_logs(box, decode(elsewhere.position(NOW + 1))) == []
 
 
 def test_a_copy_of_what_isnt_remembered_any_more_counts_as_forgotten() -> None:
@@ -459,13 +459,13 @@ def test_a_copy_of_what_isnt_remembered_any_more_counts_as_forgotten() -> None:
     before = decode(box.position(NOW))
     for n in range(1, 6):
         publish(box, n, at=n)
-    assert lacks(box, before) == []
+    assert incomplete_logs(box, before) == []
     box.offer(copy(5, seq=1), NOW)
-    assert lacks(box, before) == []
+    assert incomplete_logs(box, before) == []
     publish(box, 6, at=6)
-    assert lacks(box, before) == [OREGON]
+    assert incomplete_logs(box, before) == [OREGON]
     box.offer(copy(1, seq=2), NOW)
-    assert lacks(box, before) == [OREGON, DUBLIN]
+    assert incomplete_logs(box, before) == [OREGON, DUBLIN]
 
 
 def test_topics_without_subscribers_are_forgotten_least_recently_used_first() -> None:

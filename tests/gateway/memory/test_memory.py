@@ -99,8 +99,8 @@ def test_thousands_of_topics_without_a_message_cost_little_and_share_nothing_tha
     made[1].put_before([message(2)], [], complete=True)
     made[2].forgotten.add(log_of(envelope(1)), 1)
     assert [seqs(one.arrived_or_routed_since(0, 0, NOW)) for one in made[:4]] == [[1], [2], [], []]
-    lacking = [one.forgotten.incomplete_logs(lambda *_: False) for one in made[:4]]
-    assert lacking == [[], [], [log_of(envelope(1))], []]
+    incomplete = [one.forgotten.incomplete_logs(lambda *_: False) for one in made[:4]]
+    assert incomplete == [[], [], [log_of(envelope(1))], []]
 
 
 def test_versions_of_one_topics_keys_are_no_others() -> None:

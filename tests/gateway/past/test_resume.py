@@ -253,8 +253,8 @@ async def test_what_is_read_again_further_back_is_used_while_another_region_is_w
     # The reader that waits for Dublin finds Oregon already read.
     dublins = box.store.released = asyncio.Event()
     box.store.asked.clear()
-    lacks_both = token(oregon=89, dublin=8, ago=10)
-    waits = asyncio.create_task(box.resumes.missed(TOPIC, lacks_both))
+    misses_both = token(oregon=89, dublin=8, ago=10)
+    waits = asyncio.create_task(box.resumes.missed(TOPIC, misses_both))
     await box.store.asked.wait()
     box.store.released = asyncio.Event()
     box.store.released.set()
