@@ -80,7 +80,7 @@ def check_answer(
         if identity in reader.got or identity in given:
             continue
         for copy in world.book.copies[identity]:
-            if gateway.logs.gave(*copy) and _is_message(world, copy):
+            if gateway.logs.was_given(*copy) and _is_message(world, copy):
                 raise InvariantBroken(
                     "L4",
                     f"recovered: true without message {identity} ({copy[0].router}/{copy[1]})",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterable
 
-from gateway.logs.known_log import KnownLog, Left
+from gateway.logs.known_log import KnownLog, LogSnapshot
 from gateway.logs.log_times import LogTimes
-from gateway.logs.logs import Logs, ReaderAt
+from gateway.logs.logs import Logs, ReturningReader
 from gateway.logs.runs import Run
 from gateway.wire.position import Copy as ProjectCopy
 from logmodel.gateway import Gateway, each
@@ -53,15 +53,15 @@ class NeverSilent(KnownLog):
 
 
 class MarksOnly(KnownLog):
-    def left(self) -> Left:
+    def snapshot(self) -> LogSnapshot:
         upto = ((1, self.mark),) if self.mark else ()
-        return super().left()._replace(seen=upto)
+        return super().snapshot()._replace(seen=upto)
 
 
 class PassedLost(KnownLog):
-    def left(self) -> Left:
-        passed = tuple((n, n) for n in each(self.extent.voids) if self.has(n))
-        return super().left()._replace(passed=passed)
+    def snapshot(self) -> LogSnapshot:
+        passed = tuple((n, n) for n in each(self.extent.voids) if self.is_done(n))
+        return super().snapshot()._replace(skipped=passed)
 
 
 # Offers and look-ups.
@@ -119,7 +119,7 @@ class CertainRunsOn(LogTimes):
 
 
 class PassedAlike(LogTimes):
-    def passed_ms(self, region: str, certain_ms: int) -> int:
+    def earliest_begin_ms(self, region: str, certain_ms: int) -> int:
         return certain_ms
 
 
@@ -129,7 +129,7 @@ class AgeByWall(LogTimes):
 
 
 class HoursDisbelieved(LogTimes):
-    apart_ms = 3_600_000
+    max_clock_error_ms = 3_600_000
 
 
 class HeardLaterFromLow(Logs):
@@ -196,35 +196,37 @@ class NoProof(Resuming):
         return self.region
 
 
-class CoveredVoid(ReaderAt):
+class CoveredVoid(ReturningReader):
     __slots__ = ()
 
-    def lacks(self, copies: Iterable[ProjectCopy]) -> bool:
+    def may_lack(self, copies: Iterable[ProjectCopy]) -> bool:
         known = list(copies)
-        return super().lacks(known) and not any(
+        return super().may_lack(known) and not any(
             self.position.covers(log, seq) for log, seq, _ in known
         )
 
 
-class CoveredUnsettled(ReaderAt):
+class CoveredUnsettled(ReturningReader):
     __slots__ = ()
 
     def has_all(self, log: Log, upto: int) -> bool:
         return self.position.covers(log, upto)
 
-    def lacks(self, copies: Iterable[ProjectCopy]) -> bool:
+    def may_lack(self, copies: Iterable[ProjectCopy]) -> bool:
         known = list(copies)
         lacked = (copy for copy in known if not self.position.covers(*copy[:2]))
-        return super().lacks(known) and any(self.logs.gave(*copy[:2]) for copy in lacked)
+        return super().may_lack(known) and any(self.logs.was_given(*copy[:2]) for copy in lacked)
 
 
-class GivesUnseen(ReaderAt):
+class GivesUnseen(ReturningReader):
     __slots__ = ()
 
-    def lacks(self, copies: Iterable[ProjectCopy]) -> bool:
+    def may_lack(self, copies: Iterable[ProjectCopy]) -> bool:
         known = set(copies)
         covered = {copy for copy in known if self.position.covers(*copy[:2])}
-        return not any(self.logs.stays(*copy[:2]) for copy in covered) and covered != known
+        return (
+            not any(self.logs.cannot_end_void(*copy[:2]) for copy in covered) and covered != known
+        )
 
 
 class CountsAnywhere(Resuming):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gateway.logs.known_log import KnownLog, Left
-from gateway.logs.logs import LeftLogs, Logs, ReaderAt
+from gateway.logs.known_log import KnownLog, LogSnapshot
+from gateway.logs.logs import Logs, LogsSnapshot, ReturningReader
 from gateway.wire.position import Listed
 from logmodel.directory import as_in_store
 from logmodel.memory import TopicMemory
@@ -48,7 +48,7 @@ class Gateway:
         #: The time at which each message was given to readers; the hub drops its later copies.
         self._given_at: dict[int, float] = {}
         self._came_early: list[Published | Tick] = []
-        self._left: dict[Log, Left] = {}
+        self._left: dict[Log, LogSnapshot] = {}
         self._left_whole: set[Log] = set()
         self._left_directory_ms = 0
         self._left_times: tuple[Any, ...] = ()
@@ -70,7 +70,7 @@ class Gateway:
     def reached(self, region: str) -> float:
         """Return the latest time that this region's routers have told."""
         wall_ms = int(self.clock() * 1000)
-        return self.logs.times.reached_ms(region, wall_ms, self.world.now) / 1000
+        return self.logs.times.reported_ms(region, wall_ms, self.world.now) / 1000
 
     def spread_ms(self) -> int:
         """Return how far clocks have been apart, in ms."""
@@ -91,7 +91,7 @@ class Gateway:
         rows = (as_in_store(row, log) for log, row in directory.items())
         self.logs.begin(rows, now=world.now)
         self._read_directory()
-        self.memory = {topic: world.parts.memory(self.logs.tops) for topic in TOPICS}
+        self.memory = {topic: world.parts.memory(self.logs.highest_numbers) for topic in TOPICS}
         self.is_listening = True
         self._leave()
         for topic in TOPICS:
@@ -108,12 +108,12 @@ class Gateway:
         for known in self.logs:
             # A log that was whole when its state was left never changes again.
             if known.log not in self._left_whole:
-                self._left[known.log] = known.left()
+                self._left[known.log] = known.snapshot()
                 if known.is_whole:
                     self._left_whole.add(known.log)
         self._left_directory_ms = self.logs.directory_ms
         times = self.logs.times
-        self._left_times = times.lead_ms, times.known, times.least_ms
+        self._left_times = times.max_lead_ms, times.known, times.min_lead_ms
         self._given_since = []
 
     def replace(self) -> None:
@@ -121,14 +121,16 @@ class Gateway:
         if not self.is_listening:
             return
         self.logs = self._new_logs()
-        left = LeftLogs(tuple(self._left.values()), self._left_directory_ms, 0, *self._left_times)
-        self.logs.take(left, now=self.world.now)
+        left = LogsSnapshot(
+            tuple(self._left.values()), self._left_directory_ms, 0, *self._left_times
+        )
+        self.logs.restore(left, now=self.world.now)
         self._directory_read = 0
         for log, number in self.reported():
-            self.logs.saw(log, number)
+            self.logs.mark_seen(log, number)
             known = self.logs.find(log)
             assert known is not None
-            known.doubt(number)
+            known.note_may_end_void(number)
 
     def reported(self) -> list[Copy]:
         """Return the copies that the data plane was given since state was last left."""
@@ -137,7 +139,7 @@ class Gateway:
     def forget_topic(self, topic: str) -> None:
         """Lose the memory of a topic."""
         if self.is_listening:
-            self.memory[topic] = self.world.parts.memory(self.logs.tops)
+            self.memory[topic] = self.world.parts.memory(self.logs.highest_numbers)
 
     def stop(self) -> None:
         self.is_alive = False
@@ -180,14 +182,14 @@ class Gateway:
             return
         at = item.at if isinstance(item, Tick) else item.row.routed_at
         sent_ms = int(at * 1000)
-        self.logs.heard(item.log, item.number, item.low, sent_ms=sent_ms, now=world.now)
+        self.logs.note_report(item.log, item.number, item.low, sent_ms=sent_ms, now=world.now)
         if isinstance(item, Published):
             self.offer((item.log, item.number), item.row)
 
     def offer(self, copy: Copy, row: Row, *, was_read: bool = False) -> None:
         """Process a number that was received or read; until that is possible, it stays missing."""
         log, number = copy
-        if self.logs.has(log, number):
+        if self.logs.is_done(log, number):
             return
         if row is VOID:
             self.logs.skip(log, number, number)
@@ -199,7 +201,7 @@ class Gateway:
             if was_given is None:
                 return
             is_known = was_given
-        self.logs.saw(log, number)
+        self.logs.mark_seen(log, number)
         self.offered[copy] = None
         self._given_since.append(copy)
         if not is_known:
@@ -269,7 +271,7 @@ class Gateway:
 
     def _repair(self, log: Log, known: KnownLog) -> None:
         world = self.world
-        numbers = each(known.missing()) if known.lacks else []
+        numbers = each(known.missing()) if known.has_missing else []
         tail = each(known.tail()) if known.is_silent(world.now) else []
         if not numbers and not tail:
             return
@@ -286,7 +288,7 @@ class Gateway:
             elif row is VOID:
                 self.offer((log, number), row)
             elif not self.late.is_ahead(row.routed_at, self.reached(log.region)):
-                known.doubt(number)
+                known.note_may_end_void(number)
                 self.offer((log, number), row, was_read=True)
 
     def not_found(self, known: KnownLog, number: int) -> None:
@@ -307,9 +309,9 @@ class Gateway:
         position: Position = self.world.parts.position(time_ms, listed)
         return position
 
-    def reader_at(self, position: Position) -> ReaderAt:
+    def reader_at(self, position: Position) -> ReturningReader:
         """Return the state of a reader that resumes with ``position``."""
-        reader_at: ReaderAt = self.world.parts.reader_at(position, self.logs)
+        reader_at: ReturningReader = self.world.parts.reader_at(position, self.logs)
         return reader_at
 
 

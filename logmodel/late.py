@@ -36,4 +36,4 @@ class LateMessages:
 
     def was_given(self, copy: Copy, others: Iterable[Copy], logs: Logs) -> bool:
         """Return whether one of ``others`` was given to readers here, or was past at the start."""
-        return any(other != copy and logs.gave(*other) for other in others)
+        return any(other != copy and logs.was_given(*other) for other in others)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gateway.memory.forgotten import Forgotten, HasAll
+from gateway.memory.forgotten import ForgottenVector, HasAll
 from logmodel.rows import Copy
 from logmodel.settings import MEMORY_SIZE
 from newsfabric.store.logs import Log
@@ -20,7 +20,7 @@ class TopicMemory:
     def __init__(self, tops: Callable[[], Mapping[Log, int]]) -> None:
         """``tops``: returns for each log the number up to which nothing of it is remembered."""
         self.copies: dict[int, set[Copy]] = {}
-        self._forgotten = Forgotten(tops)
+        self._forgotten = ForgottenVector(tops)
         self._reads = 0
 
     def add(self, identity: int, copy: Copy) -> None:
@@ -44,7 +44,7 @@ class TopicMemory:
 
     def lacks(self, has_all: HasAll) -> list[Log]:
         """Return the logs of which a reader may lack a forgotten number."""
-        return self._forgotten.lacks(has_all)
+        return self._forgotten.incomplete_logs(has_all)
 
     def begin_read(self) -> None:
         """Begin a read of the store for this topic; until its end nothing is trimmed."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from gateway.logs.known_log import KnownLog
 from gateway.logs.log_times import LogTimes
-from gateway.logs.logs import Logs, ReaderAt
+from gateway.logs.logs import Logs, ReturningReader
 from logmodel.closing import Closing
 from logmodel.directory import Directory
 from logmodel.gateway import Gateway
@@ -33,7 +33,7 @@ class Parts:
     known: type[KnownLog] = KnownLog
     times: type[LogTimes] = LogTimes
     logs: type[Logs] = Logs
-    reader_at: type[ReaderAt] = ReaderAt
+    reader_at: type[ReturningReader] = ReturningReader
     position: type[Position] = Position
     memory: type[TopicMemory] = TopicMemory
     late: type[LateMessages] = LateMessages

@@ -3,14 +3,14 @@
 Pure. ``recovered: true`` is a fact: every message of the topic that the position doesn't cover was
 remembered, or was read at quorum in the region that wrote it, or will be sent live. Whether a
 reader lacks a message is decided by the project's own rule
-(:meth:`gateway.logs.logs.ReaderAt.lacks`).
+(:meth:`gateway.logs.logs.ReturningReader.may_lack`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gateway.logs.logs import Logs, ReaderAt
+from gateway.logs.logs import Logs, ReturningReader
 from gateway.wire import position
 from logmodel.positions import Position
 from logmodel.rows import Copy
@@ -42,14 +42,14 @@ class Resuming:
         the end of its log, even if both of its rows are at home: they may have arrived after a
         router there searched for the end. If such a row is a message, it will be sent live.
         """
-        return logs.gave(*copy)
+        return logs.was_given(*copy)
 
-    def given(self, copies: Mapping[int, set[Copy]], reader: ReaderAt) -> list[int]:
+    def given(self, copies: Mapping[int, set[Copy]], reader: ReturningReader) -> list[int]:
         """Return the identities of those messages that the reader is given."""
         return [
             identity
             for identity, places in copies.items()
-            if reader.lacks([_project_copy(place) for place in places])
+            if reader.may_lack([_project_copy(place) for place in places])
         ]
 
 

@@ -17,7 +17,7 @@ def test_the_imports_have_no_circle() -> None:
     sources = modules()
     order = in_order(sources)
     assert order.index("newsfabric.errors") < order.index("gateway.memory.hub")
-    assert order.index("gateway.memory.hub") < order.index("gateway.answers.desk")
+    assert order.index("gateway.memory.hub") < order.index("gateway.answers.dispatcher")
     packages = {
         "newsfabric",
         "operations",

@@ -6,8 +6,8 @@
 //! A connection that was handed over still counts until the control plane reports its end (`gone`).
 //! So the connections of a place are those open here and those open in the control plane.
 //!
-//! At a full place, all threads ask its connections for a sign of life ([`Rounds`]): a network that
-//! vanished silently leaves its connections open here.
+//! At a full place, all threads ask its connections for a sign of life ([`ProbeRounds`]): a network
+//! that vanished silently leaves its connections open here.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -54,12 +54,13 @@ impl Addresses {
 
     /// Count one connection fewer here.
     pub fn leave(&self, address: IpAddr) {
-        take(&mut self.lock().here, place_of(address));
+        subtract_one(&mut self.lock().here, place_of(address));
     }
 
     /// Count a connection that is about to be handed over; return false if there are `most` already
-    /// (0: any number). After true, call [`Addresses::arrived`] or [`Addresses::turned_away`].
-    pub fn set_out(&self, most: u32) -> bool {
+    /// (0: any number). After true, call [`Addresses::finish_handover`] or
+    /// [`Addresses::cancel_handover`].
+    pub fn begin_handover(&self, most: u32) -> bool {
         let mut counts = self.lock();
         let fits = most == 0 || counts.handed_over < most;
         counts.handed_over += u32::from(fits);
@@ -68,33 +69,33 @@ impl Addresses {
 
     /// Count a connection that the control plane has received; if `counted`, no longer as open
     /// here.
-    pub fn arrived(&self, address: IpAddr, counted: bool) {
+    pub fn finish_handover(&self, address: IpAddr, counted: bool) {
         let (mut counts, place) = (self.lock(), place_of(address));
         *counts.there.entry(place).or_default() += 1;
         if counted {
-            take(&mut counts.here, place);
+            subtract_one(&mut counts.here, place);
         }
     }
 
     /// Stop counting a connection that could not be handed over.
-    pub fn turned_away(&self, address: IpAddr, counted: bool) {
+    pub fn cancel_handover(&self, address: IpAddr, counted: bool) {
         let mut counts = self.lock();
         counts.handed_over = counts.handed_over.saturating_sub(1);
         if counted {
-            take(&mut counts.here, place_of(address));
+            subtract_one(&mut counts.here, place_of(address));
         }
     }
 
     /// Stop counting a handed-over connection that is closed. Ignored if none is known.
-    pub fn gone(&self, address: IpAddr) {
+    pub fn handover_closed(&self, address: IpAddr) {
         let mut counts = self.lock();
-        if take(&mut counts.there, place_of(address)) {
+        if subtract_one(&mut counts.there, place_of(address)) {
             counts.handed_over = counts.handed_over.saturating_sub(1);
         }
     }
 
     /// Add the connections that a newly attached control plane has from earlier attachments.
-    pub fn kept(&self, address: IpAddr, count: u32) {
+    pub fn add_kept(&self, address: IpAddr, count: u32) {
         let mut counts = self.lock();
         let there = counts.there.entry(place_of(address)).or_default();
         *there = there.saturating_add(count);
@@ -119,7 +120,7 @@ impl Addresses {
 }
 
 /// Subtract one; return whether there was one.
-fn take(counts: &mut HashMap<IpAddr, u32>, place: IpAddr) -> bool {
+fn subtract_one(counts: &mut HashMap<IpAddr, u32>, place: IpAddr) -> bool {
     let Some(count) = counts.get_mut(&place) else {
         return false;
     };
@@ -131,22 +132,22 @@ fn take(counts: &mut HashMap<IpAddr, u32>, place: IpAddr) -> bool {
 }
 
 /// Minimum time between two rounds for one place.
-const AGAIN: Duration = Duration::from_secs(10);
-/// Maximum number of places asked within [`AGAIN`]; further places have to wait.
+const MIN_PROBE_INTERVAL: Duration = Duration::from_secs(10);
+/// Maximum number of places asked within [`MIN_PROBE_INTERVAL`]; further places have to wait.
 const MOST_PLACES: usize = 1_024;
 
 /// Places to be asked for a sign of life. Each thread handles the rounds after its last one.
 #[derive(Debug, Default)]
-pub struct Rounds {
+pub struct ProbeRounds {
     last: AtomicU64,
     places: Mutex<HashMap<IpAddr, (u64, Instant)>>,
 }
 
-impl Rounds {
+impl ProbeRounds {
     /// Report a full place; return whether a round begins: its connections are asked now.
     pub fn ask(&self, address: IpAddr, now: Instant) -> bool {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.retain(|_, (_, asked)| now.saturating_duration_since(*asked) < AGAIN);
+        places.retain(|_, (_, asked)| now.saturating_duration_since(*asked) < MIN_PROBE_INTERVAL);
         let asks = places.len() < MOST_PLACES && !places.contains_key(&place_of(address));
         if asks {
             let number = self.last.load(Relaxed) + 1;
@@ -219,12 +220,12 @@ mod tests {
     fn a_place_has_so_many_connections_wherever_they_are_served() {
         let (all, one) = (Addresses::default(), ip("192.0.2.1"));
         assert!(all.enter(one, 3) && all.enter(one, 3));
-        assert!(all.set_out(0));
-        all.arrived(one, true);
+        assert!(all.begin_handover(0));
+        all.finish_handover(one, true);
         assert!(all.enter(one, 3));
         assert!(!all.enter(one, 3));
         assert!(all.enter(ip("192.0.2.2"), 3));
-        all.gone(one);
+        all.handover_closed(one);
         assert!(all.enter(one, 3));
         all.leave(one);
         all.leave(one);
@@ -250,32 +251,32 @@ mod tests {
     #[test]
     fn only_so_many_are_handed_over_at_once() {
         let (all, one) = (Addresses::default(), ip("192.0.2.1"));
-        assert!(all.set_out(2) && all.set_out(2));
-        assert!(!all.set_out(2));
-        all.arrived(one, false);
-        all.turned_away(one, false);
+        assert!(all.begin_handover(2) && all.begin_handover(2));
+        assert!(!all.begin_handover(2));
+        all.finish_handover(one, false);
+        all.cancel_handover(one, false);
         assert_eq!(all.handed_over(), 1);
-        assert!(all.set_out(2));
-        all.turned_away(one, false);
-        all.gone(one);
-        all.gone(one);
+        assert!(all.begin_handover(2));
+        all.cancel_handover(one, false);
+        all.handover_closed(one);
+        all.handover_closed(one);
         assert_eq!(all.handed_over(), 0);
     }
 
     #[test]
     fn a_control_plane_that_goes_takes_its_connections_along_and_another_says_what_it_has() {
         let (all, one) = (Addresses::default(), ip("192.0.2.1"));
-        assert!(all.set_out(0) && all.set_out(0));
-        all.arrived(one, false);
+        assert!(all.begin_handover(0) && all.begin_handover(0));
+        all.finish_handover(one, false);
         assert!(!all.enter(one, 1));
         all.forget_handed_over();
         // The connection that was being handed over is still counted.
         assert_eq!(all.handed_over(), 1);
         assert!(all.enter(one, 1));
-        all.kept(one, 2);
+        all.add_kept(one, 2);
         assert_eq!(all.handed_over(), 3);
         assert!(!all.enter(one, 3));
-        all.kept(one, u32::MAX);
+        all.add_kept(one, u32::MAX);
         all.forget_handed_over();
         all.forget_handed_over();
         assert_eq!(all.handed_over(), 0);
@@ -283,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_place_is_asked_once_in_ten_seconds_however_many_come_from_there() {
-        let (rounds, start) = (Rounds::default(), Instant::now());
+        let (rounds, start) = (ProbeRounds::default(), Instant::now());
         let places = |texts: &[&str]| texts.iter().map(|text| ip(text)).collect::<HashSet<_>>();
         let asked =
             [0, 1, 9_999].map(|ms| rounds.ask(ip("192.0.2.1"), start + Duration::from_millis(ms)));
@@ -291,19 +292,19 @@ mod tests {
         assert_eq!((rounds.last(), rounds.after(0)), (1, places(&["192.0.2.1"])));
         rounds.ask(ip("2001:db8::7"), start + Duration::from_secs(9));
         assert_eq!((rounds.last(), rounds.after(1)), (2, places(&["2001:db8::"])));
-        rounds.ask(ip("192.0.2.1"), start + AGAIN);
+        rounds.ask(ip("192.0.2.1"), start + MIN_PROBE_INTERVAL);
         assert_eq!((rounds.last(), rounds.after(2)), (3, places(&["192.0.2.1"])));
         assert!(rounds.after(3).is_empty());
     }
 
     #[test]
     fn strangers_of_many_places_have_only_so_many_asked() {
-        let (rounds, start) = (Rounds::default(), Instant::now());
+        let (rounds, start) = (ProbeRounds::default(), Instant::now());
         for number in 0..2_000_u32 {
             rounds.ask(std::net::Ipv4Addr::from_bits(number).into(), start);
         }
         assert_eq!(rounds.last(), MOST_PLACES as u64);
-        rounds.ask(ip("192.0.2.1"), start + AGAIN);
+        rounds.ask(ip("192.0.2.1"), start + MIN_PROBE_INTERVAL);
         assert_eq!(rounds.after(MOST_PLACES as u64).len(), 1);
     }
 

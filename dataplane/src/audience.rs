@@ -31,17 +31,17 @@ const STRIDE: u32 = 0x9E37_79B9;
 
 /// The subscription of one reader to a topic.
 #[derive(Debug, Clone, Copy)]
-struct Link {
+struct TopicLink {
     topic: u32,
     /// Index in the topic's slots.
     place: u32,
 }
 
-const UNLINKED: Link = Link { topic: NO_TOPIC, place: 0 };
+const UNLINKED: TopicLink = TopicLink { topic: NO_TOPIC, place: 0 };
 
 /// The reason why a reader can't have a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Clash {
+pub enum SubscribeError {
     /// The reader is subscribed to it: error 105.
     AlreadySubscribed,
     /// The reader has too many topics: error 106.
@@ -71,7 +71,7 @@ impl Progress {
 }
 
 #[derive(Debug, Default)]
-struct Readers {
+struct TopicReaders {
     name: Arc<str>,
     slots: Vec<u32>,
     holes: Vec<u32>,
@@ -85,10 +85,10 @@ struct Readers {
 pub struct Audience {
     numbers: HashMap<Arc<str>, u32>,
     /// Topics by number; those in `free_topics` have no readers.
-    topics: Vec<Readers>,
+    topics: Vec<TopicReaders>,
     free_topics: Vec<u32>,
-    links: Vec<Link>,
-    lists: Vec<Vec<Link>>,
+    links: Vec<TopicLink>,
+    lists: Vec<Vec<TopicLink>>,
     free_lists: Vec<u32>,
     cursors: u32,
 }
@@ -100,22 +100,22 @@ impl Audience {
     }
 
     /// Return the reason why `slot` can't subscribe to `topic`, if any; `most` topics are allowed.
-    pub fn clash(&self, slot: u32, topic: &str, most: usize) -> Option<Clash> {
+    pub fn check_subscribe(&self, slot: u32, topic: &str, most: usize) -> Option<SubscribeError> {
         let (number, links) = (self.numbers.get(topic), self.links_of(slot));
         if number.is_some_and(|number| links.iter().any(|link| link.topic == *number)) {
-            Some(Clash::AlreadySubscribed)
+            Some(SubscribeError::AlreadySubscribed)
         } else {
-            (links.len() >= most).then_some(Clash::TooMany)
+            (links.len() >= most).then_some(SubscribeError::TooMany)
         }
     }
 
-    /// Subscribe `slot` to `topic`. Call [`Audience::clash`] before.
+    /// Subscribe `slot` to `topic`. Call [`Audience::check_subscribe`] before.
     pub fn subscribe(&mut self, slot: u32, topic: &str) {
         let number = self.number_of(topic);
         let readers = &mut self.topics[number as usize];
         let place = readers.slots.len() as u32;
         readers.slots.push(slot);
-        self.link(slot, Link { topic: number, place });
+        self.link(slot, TopicLink { topic: number, place });
     }
 
     /// Remove a subscription; return false if there is none.
@@ -123,7 +123,7 @@ impl Audience {
         let number = self.numbers.get(topic).copied();
         let link = number.and_then(|number| self.unlink(slot, number));
         if let Some(link) = link {
-            self.vacate(link);
+            self.remove_from_topic(link);
         }
         link.is_some()
     }
@@ -132,7 +132,7 @@ impl Audience {
     pub fn leave(&mut self, slot: u32) {
         while let Some(&link) = self.links_of(slot).last() {
             self.unlink(slot, link.topic);
-            self.vacate(link);
+            self.remove_from_topic(link);
         }
     }
 
@@ -204,7 +204,7 @@ impl Audience {
             return number;
         }
         let number = self.free_topics.pop().unwrap_or_else(|| {
-            self.topics.push(Readers::default());
+            self.topics.push(TopicReaders::default());
             self.topics.len() as u32 - 1
         });
         let name: Arc<str> = topic.into();
@@ -214,7 +214,7 @@ impl Audience {
     }
 
     /// Remove a reader from its topic.
-    fn vacate(&mut self, link: Link) {
+    fn remove_from_topic(&mut self, link: TopicLink) {
         let readers = &mut self.topics[link.topic as usize];
         readers.slots[link.place as usize] = HOLE;
         readers.holes.push(link.place);
@@ -222,7 +222,7 @@ impl Audience {
         if readers.open.is_empty() {
             self.fill_holes(link.topic);
         } else if holes > live + FEW_HOLES {
-            self.close_up(link.topic);
+            self.compact(link.topic);
         }
     }
 
@@ -239,11 +239,11 @@ impl Audience {
                 self.relink(moved, topic, hole);
             }
         }
-        self.give_back(topic);
+        self.release(topic);
     }
 
     /// Delete a topic without readers, or free memory that it no longer needs.
-    fn give_back(&mut self, topic: u32) {
+    fn release(&mut self, topic: u32) {
         let readers = &mut self.topics[topic as usize];
         if !readers.slots.is_empty() {
             if readers.slots.capacity() > 64 && readers.slots.len() * 4 < readers.slots.capacity() {
@@ -252,12 +252,12 @@ impl Audience {
             return;
         }
         self.numbers.remove(&readers.name);
-        *readers = Readers::default();
+        *readers = TopicReaders::default();
         self.free_topics.push(topic);
     }
 
     /// Remove the holes while cursors are open: readers move up, and the cursors' places with them.
-    fn close_up(&mut self, topic: u32) {
+    fn compact(&mut self, topic: u32) {
         let mut readers = std::mem::take(&mut self.topics[topic as usize]);
         // Number of live readers before each place.
         let mut before = Vec::with_capacity(readers.slots.len() + 1);
@@ -274,33 +274,33 @@ impl Audience {
         self.topics[topic as usize] = readers;
     }
 
-    fn links_of(&self, slot: u32) -> &[Link] {
+    fn links_of(&self, slot: u32) -> &[TopicLink] {
         match self.links.get(slot as usize) {
-            None | Some(Link { topic: NO_TOPIC, .. }) => &[],
-            Some(Link { topic: MANY, place }) => &self.lists[*place as usize],
+            None | Some(TopicLink { topic: NO_TOPIC, .. }) => &[],
+            Some(TopicLink { topic: MANY, place }) => &self.lists[*place as usize],
             Some(link) => std::slice::from_ref(link),
         }
     }
 
-    fn link(&mut self, slot: u32, link: Link) {
+    fn link(&mut self, slot: u32, link: TopicLink) {
         if self.links.len() <= slot as usize {
             self.links.resize(slot as usize + 1, UNLINKED);
         }
         match self.links[slot as usize] {
-            Link { topic: NO_TOPIC, .. } => self.links[slot as usize] = link,
-            Link { topic: MANY, place } => self.lists[place as usize].push(link),
+            TopicLink { topic: NO_TOPIC, .. } => self.links[slot as usize] = link,
+            TopicLink { topic: MANY, place } => self.lists[place as usize].push(link),
             only => {
                 let list = self.free_lists.pop().unwrap_or_else(|| {
                     self.lists.push(Vec::new());
                     self.lists.len() as u32 - 1
                 });
                 self.lists[list as usize].extend([only, link]);
-                self.links[slot as usize] = Link { topic: MANY, place: list };
+                self.links[slot as usize] = TopicLink { topic: MANY, place: list };
             }
         }
     }
 
-    fn unlink(&mut self, slot: u32, topic: u32) -> Option<Link> {
+    fn unlink(&mut self, slot: u32, topic: u32) -> Option<TopicLink> {
         let own = self.links.get_mut(slot as usize)?;
         if own.topic == topic {
             return Some(std::mem::replace(own, UNLINKED));

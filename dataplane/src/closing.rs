@@ -36,10 +36,10 @@ macro_rules! own_reasons {
             }
 
             /// Return the step that follows the close frame.
-            pub fn ending(self) -> Ending {
+            pub fn after_goodbye(self) -> AfterGoodbye {
                 match self {
-                    $(CloseReason::$reason => Ending::$ending,)+
-                    CloseReason::Other(_) => Ending::Wait,
+                    $(CloseReason::$reason => AfterGoodbye::$ending,)+
+                    CloseReason::Other(_) => AfterGoodbye::Wait,
                 }
             }
         }
@@ -80,7 +80,7 @@ pub const LOST: &str = "lost";
 
 /// The step after the last byte of a goodbye.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ending {
+pub enum AfterGoodbye {
     /// Wait for the reader's answer, then close TCP (RFC 6455 section 7.1.1).
     Wait,
     /// Send no more, and drop all that the reader still sends: after a violation its answer can't
@@ -105,7 +105,8 @@ mod tests {
 
     #[test]
     fn whoever_broke_a_rule_of_the_transport_has_its_answer_ignored() {
-        let broken = CloseReason::OWN.iter().filter(|one| one.ending() == Ending::HalfClose);
+        let broken =
+            CloseReason::OWN.iter().filter(|one| one.after_goodbye() == AfterGoodbye::HalfClose);
         let broken: Vec<_> = broken.map(|one| one.name()).collect();
         assert_eq!(broken, ["protocol_error", "invalid_payload", "too_big", "unfinished"]);
     }

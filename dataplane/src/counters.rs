@@ -61,7 +61,7 @@ counts! {
 
 /// Counters that are equal on all threads, apart from orders in mailboxes and replays: the report
 /// has the maximum, not the sum.
-const ALIKE: [Count; 4] =
+const SAME_ON_ALL_THREADS: [Count; 4] =
     [Count::Publications, Count::Copies, Count::EvictedEarly, Count::Identities];
 
 #[derive(Debug)]
@@ -83,7 +83,7 @@ pub struct Counters {
     pub delays: Delays,
     closes: Mutex<BTreeMap<String, u64>>,
     /// Bytes of long commands that the thread hasn't carried out yet.
-    owed: AtomicU64,
+    pending_command_bytes: AtomicU64,
 }
 
 /// Size from which a command counts as owed; even thousands of shorter ones are carried out soon.
@@ -101,7 +101,7 @@ impl Counters {
     }
 
     /// Subtract one from a counter of existing things.
-    pub fn take(&self, what: Count) {
+    pub fn decrement(&self, what: Count) {
         let value = &self.values.0[what as usize];
         value.store(value.load(Relaxed).saturating_sub(1), Relaxed);
     }
@@ -120,22 +120,22 @@ impl Counters {
     }
 
     /// Record that the thread was given a command of so many bytes.
-    pub fn owe(&self, bytes: usize) {
+    pub fn command_queued(&self, bytes: usize) {
         if bytes >= LONG {
-            self.owed.fetch_add(bytes as u64, Relaxed);
+            self.pending_command_bytes.fetch_add(bytes as u64, Relaxed);
         }
     }
 
     /// Record that the thread has carried it out.
-    pub fn carried_out(&self, bytes: usize) {
+    pub fn command_done(&self, bytes: usize) {
         if bytes >= LONG {
-            self.owed.fetch_sub(bytes as u64, Relaxed);
+            self.pending_command_bytes.fetch_sub(bytes as u64, Relaxed);
         }
     }
 
     /// Return the bytes of long commands that the thread has yet to carry out.
-    pub fn owed(&self) -> u64 {
-        self.owed.load(Relaxed)
+    pub fn pending_command_bytes(&self) -> u64 {
+        self.pending_command_bytes.load(Relaxed)
     }
 
     /// Count a connection that has ended for this reason.
@@ -158,7 +158,7 @@ pub fn report(
     let mut out: Vec<(String, u64)> = Vec::new();
     for (index, name) in NAMES.iter().enumerate() {
         let each = threads.iter().map(|one| one.values.0[index].load(Relaxed));
-        let alike = ALIKE.iter().any(|one| *one as usize == index);
+        let alike = SAME_ON_ALL_THREADS.iter().any(|one| *one as usize == index);
         let value = if alike { each.max().unwrap_or(0) } else { each.sum() };
         out.push(((*name).to_owned(), value));
     }
@@ -208,12 +208,12 @@ mod tests {
     #[test]
     fn long_commands_are_owed_until_they_are_carried_out() {
         let counters = Counters::default();
-        counters.owe(LONG);
-        counters.owe(LONG - 1);
-        assert_eq!(counters.owed(), LONG as u64);
-        counters.carried_out(LONG - 1);
-        counters.carried_out(LONG);
-        assert_eq!(counters.owed(), 0);
+        counters.command_queued(LONG);
+        counters.command_queued(LONG - 1);
+        assert_eq!(counters.pending_command_bytes(), LONG as u64);
+        counters.command_done(LONG - 1);
+        counters.command_done(LONG);
+        assert_eq!(counters.pending_command_bytes(), 0);
     }
 
     #[test]

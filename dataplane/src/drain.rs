@@ -8,7 +8,7 @@ pub struct Pace {
     readers: u64,
     start_ms: u64,
     duration_ms: u64,
-    told: u64,
+    ordered: u64,
     /// The slot at which the search for the next reader continues.
     pub next_slot: u32,
 }
@@ -18,7 +18,7 @@ impl Pace {
     pub fn new(readers: u64, now_ms: u64, spread_ms: u32, per_second: u32) -> Pace {
         let least_ms = readers * 1_000 / u64::from(per_second.max(1));
         let duration_ms = if readers == 0 { 0 } else { least_ms.max(u64::from(spread_ms)) };
-        Pace { readers, start_ms: now_ms, duration_ms, told: 0, next_slot: 0 }
+        Pace { readers, start_ms: now_ms, duration_ms, ordered: 0, next_slot: 0 }
     }
 
     /// Return the number of readers to notify now, and count them as notified.
@@ -29,8 +29,8 @@ impl Pace {
         } else {
             self.readers * elapsed / self.duration_ms
         };
-        let due = total.saturating_sub(self.told);
-        self.told += due;
+        let due = total.saturating_sub(self.ordered);
+        self.ordered += due;
         due
     }
 
@@ -45,13 +45,13 @@ impl Pace {
 pub fn shares(count: u32, readers: &[u64]) -> Vec<u32> {
     let all: u64 = readers.iter().sum();
     let count = u64::from(count).min(all);
-    let (mut before, mut given) = (0, 0);
+    let (mut before, mut assigned) = (0, 0);
     let mut share = |own: &u64| {
         before += own;
         // The total due up to this thread, so that no fraction is lost by rounding.
         let due = (count * before).checked_div(all).unwrap_or(0);
-        let share = due - given;
-        given = due;
+        let share = due - assigned;
+        assigned = due;
         u32::try_from(share).unwrap_or(u32::MAX)
     };
     readers.iter().map(&mut share).collect()

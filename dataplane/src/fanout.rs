@@ -28,7 +28,7 @@ struct Job {
 
 /// Publications of one topic that are being sent.
 #[derive(Debug, Default)]
-struct Line {
+struct TopicQueue {
     jobs: VecDeque<Job>,
     /// Number of the first jobs that are sent together; 0 before they have begun.
     together: usize,
@@ -45,7 +45,7 @@ pub struct Chunk {
 /// All fan-outs in progress on a thread.
 #[derive(Debug, Default)]
 pub struct Fanout {
-    lines: HashMap<u32, Line>,
+    lines: HashMap<u32, TopicQueue>,
     /// Topics that have had no turn yet.
     fresh: VecDeque<u32>,
     /// Topics that have had a turn.
@@ -158,7 +158,7 @@ impl Fanout {
     }
 }
 
-impl Line {
+impl TopicQueue {
     /// Begin a batch, unless one is in progress.
     fn gather(&mut self, audience: &mut Audience) {
         if self.together > 0 {

@@ -1,8 +1,8 @@
 //! The hub of one I/O thread: topic → readers, identities seen. Pure.
 //!
 //! A publication is offered once per copy and published once: [`Hub::publish`] returns
-//! [`Offer::Copy`] for later copies. For the first copy it returns a [`Cursor`] over the readers
-//! subscribed at that moment. Read the cursor to its end with [`Audience::read`], in any number of
+//! [`PublishOutcome::Duplicate`] for later copies. For the first copy it returns a [`Cursor`] over
+//! the readers subscribed at that moment. Read the cursor to its end with [`Audience::read`], in any number of
 //! pieces; read the cursors of one topic in their order. Because commands are carried out in their
 //! order too, each reader gets each topic in the order of arrival, and no message twice.
 //!
@@ -21,18 +21,18 @@ use std::sync::Arc;
 use crate::audience::Audience;
 use crate::identities::SeenIdentities;
 
-pub use crate::audience::{Clash, Cursor};
+pub use crate::audience::{Cursor, SubscribeError};
 pub use crate::publication::{Frame, FrameMaker, Publication};
 
 /// The result of offering a publication.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Offer {
+pub enum PublishOutcome {
     /// The identity was seen before.
-    Copy,
+    Duplicate,
     /// The identity is new, but no reader of this thread is subscribed.
-    Nobody,
+    NoSubscribers,
     /// The identity is new: send the publication to the readers of this cursor.
-    Readers(Cursor),
+    Subscribers(Cursor),
 }
 
 /// All topics of one I/O thread.
@@ -52,13 +52,15 @@ impl Hub {
     }
 
     /// Offer a publication: record its identity, and return its readers.
-    pub fn publish(&mut self, publication: &Arc<Publication>, now: u64) -> Offer {
+    pub fn publish(&mut self, publication: &Arc<Publication>, now: u64) -> PublishOutcome {
         let identity = publication.identity();
         if self.seen.contains(&identity) {
-            return Offer::Copy;
+            return PublishOutcome::Duplicate;
         }
         self.seen.add(&identity, now);
-        self.audience.open(&publication.topic).map_or(Offer::Nobody, Offer::Readers)
+        self.audience
+            .open(&publication.topic)
+            .map_or(PublishOutcome::NoSubscribers, PublishOutcome::Subscribers)
     }
 
     /// Record that a reader is now given these publications: later copies of them are dropped.
@@ -66,7 +68,7 @@ impl Hub {
     /// A publication routed longer ago than the window of identities isn't recorded: no copy of it
     /// can arrive any more, and a crowd of mailboxes would push out identities that can. The time
     /// of routing is that of the publication's id; `unix_ms` is now.
-    pub fn replayed(&mut self, publications: &[Arc<Publication>], now: u64, unix_ms: u64) {
+    pub fn record_replayed(&mut self, publications: &[Arc<Publication>], now: u64, unix_ms: u64) {
         for publication in publications {
             if publication.routed_ms() + self.seen.window_ms >= unix_ms {
                 self.seen.add(&publication.identity(), now);

@@ -23,9 +23,9 @@ pub enum Level {
 
 /// Write one line: `tell!(Info, "readers on port {port}")`.
 #[macro_export]
-macro_rules! tell {
+macro_rules! log {
     ($level:ident, $($text:tt)*) => {
-        $crate::log::say($crate::log::Level::$level, format_args!($($text)*))
+        $crate::log::write_line($crate::log::Level::$level, format_args!($($text)*))
     };
 }
 
@@ -33,11 +33,11 @@ macro_rules! tell {
 static WHO: OnceLock<Option<(String, String)>> = OnceLock::new();
 
 /// Write one line; called by `tell!`.
-pub fn say(level: Level, text: fmt::Arguments<'_>) {
+pub fn write_line(level: Level, text: fmt::Arguments<'_>) {
     let who = WHO.get_or_init(|| {
-        let told = |name| std::env::var(name).unwrap_or_default();
-        (told("NEWSFABRIC_LOG_FORMAT") == "json")
-            .then(|| (told("NEWSFABRIC_LOG_PROCESS"), told("NEWSFABRIC_LOG_REGION")))
+        let variable = |name| std::env::var(name).unwrap_or_default();
+        (variable("NEWSFABRIC_LOG_FORMAT") == "json")
+            .then(|| (variable("NEWSFABRIC_LOG_PROCESS"), variable("NEWSFABRIC_LOG_REGION")))
     });
     let line = match who {
         None => format!("{text}\n"),

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use dataplane::run::{Options, run};
+use dataplane::run::{DataPlaneOptions, run};
 
 const USAGE: &str = "\
 usage: newsfabric-dataplane --control PATH [options]
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     match run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            dataplane::tell!(Error, "newsfabric-dataplane: {error}");
+            dataplane::log!(Error, "newsfabric-dataplane: {error}");
             if options.take_over {
                 // For the process that started this one; it may have stopped reading.
                 let _ = writeln!(io::stdout(), "failed: {error}");
@@ -51,9 +51,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn parse(arguments: impl Iterator<Item = String>) -> Result<Options, String> {
+fn parse(arguments: impl Iterator<Item = String>) -> Result<DataPlaneOptions, String> {
     let mut arguments = arguments;
-    let mut options = Options::default();
+    let mut options = DataPlaneOptions::default();
     let mut control = None;
     while let Some(name) = arguments.next() {
         let mut value = || arguments.next().ok_or_else(|| format!("{name} needs a value"));

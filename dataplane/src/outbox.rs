@@ -39,7 +39,7 @@ use std::sync::Arc;
 use crate::control::{Settings, Slow};
 use crate::publication::{Frame, Publication};
 
-pub use account::{Account, PLACE_BYTES};
+pub use account::{Account, QUEUE_ENTRY_BYTES};
 
 /// Bytes counted for each frame beside its own, so that many small frames are bounded too.
 pub const ENTRY_BYTES: usize = 256;
@@ -84,25 +84,25 @@ struct Entry {
 
 /// The topic and key of a message: equal for two versions of one key.
 #[derive(Debug)]
-struct Story(Arc<Publication>);
+struct ConflationKey(Arc<Publication>);
 
-impl Story {
+impl ConflationKey {
     /// Return the story of a message that newer versions replace.
-    fn of(publication: &Arc<Publication>) -> Option<Story> {
+    fn of(publication: &Arc<Publication>) -> Option<ConflationKey> {
         let conflated = publication.slow == Slow::Conflate && publication.key().is_some();
-        conflated.then(|| Story(publication.clone()))
+        conflated.then(|| ConflationKey(publication.clone()))
     }
 }
 
-impl PartialEq for Story {
-    fn eq(&self, other: &Story) -> bool {
+impl PartialEq for ConflationKey {
+    fn eq(&self, other: &ConflationKey) -> bool {
         (&self.0.topic, self.0.key()) == (&other.0.topic, other.0.key())
     }
 }
 
-impl Eq for Story {}
+impl Eq for ConflationKey {}
 
-impl Hash for Story {
+impl Hash for ConflationKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.0.topic, self.0.key()).hash(state);
     }
@@ -122,7 +122,7 @@ pub struct Outbox {
     pub written: usize,
     pending_bytes: usize,
     firm_bytes: usize,
-    stories: HashMap<Story, u64>,
+    stories: HashMap<ConflationKey, u64>,
     /// Time at which the firm bytes rose above the soft limit; `None` while they are below.
     pub soft_since: Option<u64>,
     dropped: Dropped,
@@ -177,7 +177,7 @@ impl Outbox {
     }
 
     /// Queue a frame of which the kernel has taken only `written` bytes. The outbox must be empty.
-    pub fn started(&mut self, frame: Frame, written: usize, account: &mut Account) {
+    pub fn push_partly_written(&mut self, frame: Frame, written: usize, account: &mut Account) {
         debug_assert!(self.is_empty() && written < frame.len());
         self.append(frame, None, account);
         self.written = written;
@@ -195,8 +195,8 @@ impl Outbox {
         if publication.slow == Slow::Disconnect {
             return self.push_firm(frame, now, account);
         }
-        if let Some(story) = Story::of(publication)
-            && !self.conflate(&story, account)
+        if let Some(conflation_key) = ConflationKey::of(publication)
+            && !self.conflate(&conflation_key, account)
         {
             return true;
         }
@@ -254,7 +254,7 @@ impl Outbox {
     /// Drop all but a partly written frame; return the number of frames dropped.
     pub fn clear(&mut self, account: &mut Account) -> usize {
         let mut count = self.len();
-        self.leave(account);
+        self.remove_from_account(account);
         let started = (self.written > 0).then(|| self.entries.pop_front()).flatten();
         self.entries.clear();
         self.stories.clear();
@@ -268,9 +268,9 @@ impl Outbox {
     }
 
     /// Remove all frames from the account: the outbox is about to be dropped.
-    pub fn leave(&self, account: &mut Account) {
+    pub fn remove_from_account(&self, account: &mut Account) {
         self.entries.iter().filter_map(|entry| entry.frame.as_ref()).for_each(|frame| {
-            account.leave(frame);
+            account.remove(frame);
         });
     }
 
@@ -280,13 +280,16 @@ impl Outbox {
     }
 
     /// Drop the waiting version of a story; if it is the newer one, keep it and return false.
-    fn conflate(&mut self, story: &Story, account: &mut Account) -> bool {
-        let waiting = self.stories.get(story).copied();
+    fn conflate(&mut self, conflation_key: &ConflationKey, account: &mut Account) -> bool {
+        let waiting = self.stories.get(conflation_key).copied();
         // A version being written may have lost its place in `stories` to one dropped since.
         let known = [waiting, (self.written > 0).then_some(self.first)];
         let newest = known.into_iter().flatten().any(|number| {
-            let known = self.entries[self.index(number)].publication.as_ref().and_then(Story::of);
-            known.is_some_and(|known| known == *story && !story.0.supersedes(&known.0))
+            let known =
+                self.entries[self.index(number)].publication.as_ref().and_then(ConflationKey::of);
+            known.is_some_and(|known| {
+                known == *conflation_key && !conflation_key.0.supersedes(&known.0)
+            })
         });
         if newest {
             self.dropped.conflate += 1;
@@ -336,16 +339,16 @@ impl Outbox {
         publication: Option<Arc<Publication>>,
         account: &mut Account,
     ) {
-        account.enter(&frame);
+        account.add(&frame);
         let cost = frame.len() + ENTRY_BYTES;
         self.pending_bytes += cost;
         if publication.is_none() {
             self.firm_bytes += cost;
         }
-        if let Some(story) = publication.as_ref().and_then(Story::of) {
+        if let Some(conflation_key) = publication.as_ref().and_then(ConflationKey::of) {
             // `insert` alone would keep the old key, of a version that is being written.
-            self.stories.remove(&story);
-            self.stories.insert(story, self.first + self.entries.len() as u64);
+            self.stories.remove(&conflation_key);
+            self.stories.insert(conflation_key, self.first + self.entries.len() as u64);
         }
         self.entries.push_back(Entry { frame: Some(frame), publication });
     }
@@ -358,23 +361,23 @@ impl Outbox {
         else {
             return;
         };
-        account.leave(&frame);
+        account.remove(&frame);
         self.holes += 1;
         let cost = frame.len() + ENTRY_BYTES;
         self.pending_bytes -= cost;
         match publication {
             None => self.firm_bytes -= cost,
-            Some(publication) => self.forget_story(publication, number),
+            Some(publication) => self.forget_key(publication, number),
         }
     }
 
-    fn forget_story(&mut self, publication: Arc<Publication>, number: u64) {
+    fn forget_key(&mut self, publication: Arc<Publication>, number: u64) {
         if self.stories.is_empty() {
             return;
         }
-        let story = Story(publication);
-        if self.stories.get(&story) == Some(&number) {
-            self.stories.remove(&story);
+        let conflation_key = ConflationKey(publication);
+        if self.stories.get(&conflation_key) == Some(&number) {
+            self.stories.remove(&conflation_key);
         }
     }
 

@@ -5,8 +5,8 @@
 //! is left to the control plane.
 //!
 //! The decision to question: a pong asserts that the control plane lives, too. So after some
-//! silence of the control plane ([`Pulse`]) pings are passed on to it; its answer is a sign of
-//! life.
+//! silence of the control plane ([`ControlLiveness`]) pings are passed on to it; its answer is a
+//! sign of life.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -42,28 +42,28 @@ fn is_plain(reference: &[u8]) -> bool {
     }
 }
 
-/// Time at which the control plane was last heard, shared by all threads.
+/// Time at which the control plane was last heard from, shared by all threads.
 #[derive(Debug)]
-pub struct Pulse {
+pub struct ControlLiveness {
     started: Instant,
-    heard_ms: AtomicU64,
+    last_received_ms: AtomicU64,
 }
 
-impl Default for Pulse {
-    fn default() -> Pulse {
-        Pulse { started: Instant::now(), heard_ms: AtomicU64::new(0) }
+impl Default for ControlLiveness {
+    fn default() -> ControlLiveness {
+        ControlLiveness { started: Instant::now(), last_received_ms: AtomicU64::new(0) }
     }
 }
 
-impl Pulse {
+impl ControlLiveness {
     /// Record that the control plane has sent something.
-    pub fn beat(&self) {
-        self.heard_ms.store(self.now_ms(), Relaxed);
+    pub fn record_received(&self) {
+        self.last_received_ms.store(self.now_ms(), Relaxed);
     }
 
-    /// Return the ms since the control plane was last heard.
+    /// Return the ms since the control plane was last heard from.
     pub fn silent_ms(&self) -> u64 {
-        self.now_ms().saturating_sub(self.heard_ms.load(Relaxed))
+        self.now_ms().saturating_sub(self.last_received_ms.load(Relaxed))
     }
 
     fn now_ms(&self) -> u64 {
@@ -82,15 +82,15 @@ mod tests {
 
     #[test]
     fn a_plain_ping_is_answered_with_its_ref() {
-        let said = |verb: &str| answer(verb).expect("a plain ping");
-        assert_eq!(said(r#"{"action":"ping"}"#), r#"{"type":"pong"}"#);
-        assert_eq!(said(r#"{"action":"ping","ref":"s17"}"#), r#"{"type":"pong","ref":"s17"}"#);
-        assert_eq!(said(r#"{"action":"ping","ref":""}"#), r#"{"type":"pong","ref":""}"#);
-        assert_eq!(said(r#"{"action":"ping","ref":0}"#), r#"{"type":"pong","ref":0}"#);
+        let pong_to = |verb: &str| answer(verb).expect("a plain ping");
+        assert_eq!(pong_to(r#"{"action":"ping"}"#), r#"{"type":"pong"}"#);
+        assert_eq!(pong_to(r#"{"action":"ping","ref":"s17"}"#), r#"{"type":"pong","ref":"s17"}"#);
+        assert_eq!(pong_to(r#"{"action":"ping","ref":""}"#), r#"{"type":"pong","ref":""}"#);
+        assert_eq!(pong_to(r#"{"action":"ping","ref":0}"#), r#"{"type":"pong","ref":0}"#);
         let most = r#"{"action":"ping","ref":999999999999999}"#;
-        assert_eq!(said(most), r#"{"type":"pong","ref":999999999999999}"#);
+        assert_eq!(pong_to(most), r#"{"type":"pong","ref":999999999999999}"#);
         let longest = format!(r#"{{"action":"ping","ref":"{}"}}"#, "~".repeat(32));
-        assert_eq!(said(&longest), longest.replace(r#""action":"ping""#, r#""type":"pong""#));
+        assert_eq!(pong_to(&longest), longest.replace(r#""action":"ping""#, r#""type":"pong""#));
     }
 
     #[test]
@@ -130,12 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn a_pulse_is_silent_from_its_last_beat_on() {
-        let pulse = Pulse { started: Instant::now(), heard_ms: AtomicU64::new(0) };
-        pulse.heard_ms.store(60_000, Relaxed);
-        assert_eq!(pulse.silent_ms(), 0, "a clock never goes back");
-        pulse.beat();
-        assert!(pulse.heard_ms.load(Relaxed) < 60_000);
+    fn a_control_plane_is_silent_from_its_last_message_on() {
+        let liveness =
+            ControlLiveness { started: Instant::now(), last_received_ms: AtomicU64::new(0) };
+        liveness.last_received_ms.store(60_000, Relaxed);
+        assert_eq!(liveness.silent_ms(), 0, "a clock never goes back");
+        liveness.record_received();
+        assert!(liveness.last_received_ms.load(Relaxed) < 60_000);
     }
 
     proptest! {

@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::control::{Message, Settings, Slow};
+use crate::control::{Settings, Slow, TopicMessage};
 use crate::deflate::{Agreement, Deflater};
 use crate::delays::Stamp;
 use crate::frame::{TEXT, put_frame};
@@ -46,7 +46,7 @@ pub struct Publication {
 impl Publication {
     /// Return the publication of a message from the control plane, for a topic with this policy for
     /// slow readers. The push is copied, once.
-    pub fn new(topic: Arc<str>, slow: Slow, message: &Message<'_>) -> Publication {
+    pub fn new(topic: Arc<str>, slow: Slow, message: &TopicMessage<'_>) -> Publication {
         let raw = framed(false, message.push);
         Publication {
             topic,
@@ -84,8 +84,8 @@ impl Publication {
     }
 
     /// Return the message as the control plane sent it.
-    pub fn message(&self) -> Message<'_> {
-        Message {
+    pub fn message(&self) -> TopicMessage<'_> {
+        TopicMessage {
             id: self.id,
             version: self.version,
             key: self.key().unwrap_or_default(),
@@ -203,12 +203,12 @@ pub(crate) mod tests {
     }
 
     /// Return a message for tests.
-    pub(crate) fn message(ms: u64, identity: u64) -> Message<'static> {
-        Message { id: id(ms, identity), version: -1, key: "", push: b"{}" }
+    pub(crate) fn message(ms: u64, identity: u64) -> TopicMessage<'static> {
+        TopicMessage { id: id(ms, identity), version: -1, key: "", push: b"{}" }
     }
 
     /// Return the publication of a message under `news.x`.
-    pub(crate) fn publication(message: &Message<'_>) -> Arc<Publication> {
+    pub(crate) fn publication(message: &TopicMessage<'_>) -> Arc<Publication> {
         Arc::new(Publication::new("news.x".into(), Slow::Disconnect, message))
     }
 
@@ -226,7 +226,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_sockjs_frame_is_an_array_of_one_string() {
-        let one = publication(&Message { push: br#"{"a":1}"#, ..message(5, 1) });
+        let one = publication(&TopicMessage { push: br#"{"a":1}"#, ..message(5, 1) });
         let frame = one.frame(Framing::SockJs, None, &mut maker(0));
         assert_eq!(&frame[..], b"\x81\x0ea[\"{\\\"a\\\":1}\"]");
     }
@@ -234,7 +234,7 @@ pub(crate) mod tests {
     #[test]
     fn readers_of_one_kind_share_one_frame() {
         let push = [b'x'; 300];
-        let one = publication(&Message { push: &push, ..message(5, 1) });
+        let one = publication(&TopicMessage { push: &push, ..message(5, 1) });
         let agreed = crate::deflate::negotiate([b"permessage-deflate".as_slice()]);
         for framing in [Framing::Raw, Framing::SockJs] {
             for deflate in [None, agreed] {
@@ -267,7 +267,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_version_is_newer_by_number_and_then_by_id() {
-        let of = |version, ms| publication(&Message { version, ..message(ms, 1) });
+        let of = |version, ms| publication(&TopicMessage { version, ..message(ms, 1) });
         assert!(of(2, 1).supersedes(&of(1, 9)));
         assert!(of(1, 2).supersedes(&of(1, 1)));
         assert!(of(0, 1).supersedes(&of(-1, 9)));

@@ -21,7 +21,7 @@ const BACKLOG: i32 = 32_768;
 /// Options of the command line.
 #[allow(missing_docs, reason = "the program's usage says what each is")]
 #[derive(Debug, Default)]
-pub struct Options {
+pub struct DataPlaneOptions {
     pub control: PathBuf,
     pub host: Option<IpAddr>,
     pub port: u16,
@@ -34,7 +34,7 @@ pub struct Options {
 }
 
 /// Serve until drained or taken over.
-pub fn run(options: &Options) -> io::Result<()> {
+pub fn run(options: &DataPlaneOptions) -> io::Result<()> {
     let limit = sys::raise_descriptor_limit()?;
     let signals = sys::termination_signals()?;
     let (control_listener, threads, state) = if options.take_over {
@@ -47,7 +47,7 @@ pub fn run(options: &Options) -> io::Result<()> {
         let _ = writeln!(io::stdout(), "serving");
     }
     let (port, count) = (threads.ports.first().copied().unwrap_or(0), threads.orders.len());
-    crate::tell!(Info, "readers on port {port}: {count} threads of {limit} descriptors");
+    crate::log!(Info, "readers on port {port}: {count} threads of {limit} descriptors");
     let taken_over = ControlThread::new(control_listener, signals, threads, state)?.run();
     if !matches!(taken_over, Ok(true)) {
         // Control planes must not attach to a path without a process behind it.
@@ -57,7 +57,7 @@ pub fn run(options: &Options) -> io::Result<()> {
 }
 
 /// Start without readers.
-fn begin(options: &Options) -> io::Result<(OwnedFd, Threads, ControlState)> {
+fn begin(options: &DataPlaneOptions) -> io::Result<(OwnedFd, Threads, ControlState)> {
     let threads = match options.threads {
         Some(count) => count.max(1),
         None => u16::try_from(thread::available_parallelism()?.get()).unwrap_or(u16::MAX),
@@ -79,7 +79,7 @@ fn begin(options: &Options) -> io::Result<(OwnedFd, Threads, ControlState)> {
 }
 
 /// Return a listener for each of `count` threads.
-fn listeners(options: &Options, count: usize) -> io::Result<Vec<OwnedFd>> {
+fn listeners(options: &DataPlaneOptions, count: usize) -> io::Result<Vec<OwnedFd>> {
     let host = options.host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let listen = |port| sys::listen_tcp(SocketAddr::new(host, port), BACKLOG);
     let first = match options.inherited {
@@ -124,14 +124,15 @@ pub(crate) fn start(
     let count = parts.len();
     let started = Arc::new(Barrier::new(count + 1));
     let go = Arc::new(Barrier::new(count + 1));
-    let (tell, ready) = mpsc::channel();
+    let (sender, ready) = mpsc::channel();
     let mut own = Vec::new();
     for (parts, socket) in parts.into_iter().zip(sockets) {
         let number = parts.number;
         let passed = [parts.handovers.as_raw_fd(), socket.as_raw_fd()];
         let keep = [&passed[..], &[parts.orders.fd(), parts.common.reports.fd()]].concat();
         own.extend(passed);
-        let (started, go, tell, build) = (started.clone(), go.clone(), tell.clone(), build.clone());
+        let (started, go, sender, build) =
+            (started.clone(), go.clone(), sender.clone(), build.clone());
         let body = move || {
             let left = if shared_table { Ok(()) } else { sys::leave_descriptor_table(&keep) };
             started.wait();
@@ -139,16 +140,16 @@ pub(crate) fn start(
                 Ok(reactor) => {
                     // Free the state that all threads were built from.
                     drop(build);
-                    let _ = tell.send(Ok(()));
+                    let _ = sender.send(Ok(()));
                     go.wait();
                     if let Err(error) = reactor.run() {
                         // Without one thread the gateway would not serve a part of its readers.
-                        crate::tell!(Error, "newsfabric-dataplane: I/O thread {number}: {error}");
+                        crate::log!(Error, "newsfabric-dataplane: I/O thread {number}: {error}");
                         std::process::abort();
                     }
                 }
                 // The thread that waits for all to be ready ends the process.
-                Err(error) => _ = tell.send(Err(error)),
+                Err(error) => _ = sender.send(Err(error)),
             }
         };
         thread::Builder::new().name(format!("io-{number}")).spawn(body)?;

@@ -11,7 +11,7 @@ use std::os::fd::RawFd;
 use serde::{Deserialize, Serialize};
 
 use crate::bucket::Bucket;
-use crate::closing::Ending;
+use crate::closing::AfterGoodbye;
 use crate::control::Settings;
 use crate::deflate::Agreement;
 use crate::frame::Decoder;
@@ -27,11 +27,11 @@ pub enum Phase {
     /// A reader.
     Open,
     /// A goodbye is being sent: ours, or the answer to the reader's.
-    Closing(Ending),
+    Closing(AfterGoodbye),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Connection {
+pub struct ReaderSlot {
     /// Socket of the connection; the slot owns it.
     #[serde(skip)]
     pub fd: RawFd,
@@ -46,29 +46,30 @@ pub struct Connection {
     pub blocked: bool,
     /// True if the kernel is set to wake this thread later than at the first byte.
     pub low_water: bool,
-    /// Time at which a byte was last received, in units of [`HEARD_MS`] of the thread's clock.
-    pub heard: u32,
+    /// Time at which a byte was last received, in units of [`RECEIVED_UNIT_MS`] of the thread's
+    /// clock.
+    pub last_received: u32,
     pub bucket: Bucket,
     pub decoder: Decoder,
     /// State that an idle reader doesn't have.
-    pub extra: Option<Box<Extra>>,
+    pub busy: Option<Box<BusyState>>,
 }
 
-impl Connection {
+impl ReaderSlot {
     pub fn outbox_bytes(&self) -> usize {
-        self.extra.as_ref().map_or(0, |extra| extra.outbox.pending_bytes())
+        self.busy.as_ref().map_or(0, |busy| busy.outbox.pending_bytes())
     }
 
     /// Free the memory that an idle connection doesn't need.
-    pub fn shrink(&mut self) {
-        if self.extra.as_ref().is_some_and(|extra| extra.is_empty()) {
-            self.extra = None;
+    pub fn free_if_idle(&mut self) {
+        if self.busy.as_ref().is_some_and(|busy| busy.is_empty()) {
+            self.busy = None;
         }
     }
 }
 
-/// Milliseconds in one unit of [`Connection::heard`].
-pub const HEARD_MS: u64 = 64;
+/// Milliseconds in one unit of [`ReaderSlot::last_received`].
+pub const RECEIVED_UNIT_MS: u64 = 64;
 
 /// An entry in a reader's queue behind a verb that isn't answered yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,7 +83,7 @@ pub enum Waiting {
 
 /// State of a connection that is busy.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Extra {
+pub struct BusyState {
     #[serde(skip)]
     pub outbox: Outbox,
     /// Time at which the reader last took a frame, or at which the first began to wait.
@@ -104,7 +105,7 @@ pub struct Extra {
     pub proxied: Option<SocketAddr>,
 }
 
-impl Extra {
+impl BusyState {
     /// Return whether this state can be dropped.
     pub fn is_empty(&self) -> bool {
         self.outbox.is_empty()
@@ -117,7 +118,7 @@ impl Extra {
 
 #[derive(Debug, Default)]
 pub struct Slab {
-    connections: Vec<Connection>,
+    connections: Vec<ReaderSlot>,
     free: Vec<u32>,
 }
 
@@ -132,14 +133,14 @@ impl Slab {
     }
 
     /// Add a connection in a slot that never existed, as a take-over does slot by slot.
-    pub fn append(&mut self, connection: Connection) -> u32 {
+    pub fn append(&mut self, connection: ReaderSlot) -> u32 {
         self.connections.push(connection);
         (self.connections.len() - 1) as u32
     }
 
     /// Add a free slot with the generation for its next connection.
     pub fn append_free(&mut self, generation: u32) {
-        let free = Connection { phase: Phase::Free, ..fresh(-1, generation) };
+        let free = ReaderSlot { phase: Phase::Free, ..fresh(-1, generation) };
         let slot = self.append(free);
         self.free.push(slot);
     }
@@ -148,7 +149,7 @@ impl Slab {
     pub fn remove(&mut self, slot: u32) {
         let generation = self.connections[slot as usize].generation;
         self.connections[slot as usize] =
-            Connection { phase: Phase::Free, ..fresh(-1, generation.wrapping_add(1)) };
+            ReaderSlot { phase: Phase::Free, ..fresh(-1, generation.wrapping_add(1)) };
         self.free.push(slot);
     }
 
@@ -156,21 +157,21 @@ impl Slab {
     ///
     /// # Panics
     /// Panics if there never was such a slot. For a slot named by others, use [`Slab::find`].
-    pub fn at(&mut self, slot: u32) -> &mut Connection {
+    pub fn at(&mut self, slot: u32) -> &mut ReaderSlot {
         &mut self.connections[slot as usize]
     }
 
-    pub fn find(&mut self, slot: u32, generation: u32) -> Option<&mut Connection> {
+    pub fn find(&mut self, slot: u32, generation: u32) -> Option<&mut ReaderSlot> {
         self.connections
             .get_mut(slot as usize)
             .filter(|one| one.generation == generation && one.phase != Phase::Free)
     }
 
     /// Return the busy state of a connection; an idle connection gets it by this call.
-    pub fn extra(&mut self, slot: u32, settings: &Settings) -> &mut Extra {
+    pub fn busy_state(&mut self, slot: u32, settings: &Settings) -> &mut BusyState {
         let limits = Limits::of(settings);
-        self.at(slot).extra.get_or_insert_with(|| {
-            Box::new(Extra { outbox: Outbox::new(limits), ..Extra::default() })
+        self.at(slot).busy.get_or_insert_with(|| {
+            Box::new(BusyState { outbox: Outbox::new(limits), ..BusyState::default() })
         })
     }
 
@@ -189,8 +190,8 @@ impl Slab {
 }
 
 /// Return a connection whose request is awaited.
-pub fn fresh(fd: RawFd, generation: u32) -> Connection {
-    Connection {
+pub fn fresh(fd: RawFd, generation: u32) -> ReaderSlot {
+    ReaderSlot {
         fd,
         generation,
         phase: Phase::Head,
@@ -198,10 +199,10 @@ pub fn fresh(fd: RawFd, generation: u32) -> Connection {
         deflate: None,
         blocked: false,
         low_water: false,
-        heard: 0,
+        last_received: 0,
         bucket: Bucket::full(&Settings::default(), 0),
         decoder: Decoder::default(),
-        extra: None,
+        busy: None,
     }
 }
 
@@ -223,6 +224,6 @@ mod tests {
 
     #[test]
     fn an_idle_reader_is_small() {
-        assert!(size_of::<Connection>() <= 48, "{}", size_of::<Connection>());
+        assert!(size_of::<ReaderSlot>() <= 48, "{}", size_of::<ReaderSlot>());
     }
 }

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::addresses::{Addresses, Rounds};
+use crate::addresses::{Addresses, ProbeRounds};
 use crate::control::{ConnectionId, Settings, Text, ThreadOptions};
 use crate::counters::Counters;
 use crate::mailbox::Mailbox;
-use crate::ping::Pulse;
+use crate::ping::ControlLiveness;
 use crate::publication::Publication;
 use crate::sys;
 use crate::take_over::Attempt;
@@ -36,7 +36,7 @@ pub enum Order {
     Drain(u32, u32),
     /// Send so many readers away for this reason; they retry within so many ms.
     Shed(Arc<str>, u32, u32),
-    GiveAll(Arc<Attempt>),
+    SendState(Arc<Attempt>),
 }
 
 /// Messages of one topic, oldest first, shared by all threads.
@@ -60,7 +60,7 @@ pub enum Report {
     /// This address has no room; its connections are asked for a sign of life.
     Full(IpAddr),
     /// True if all was given in this attempt of a take-over; false after a failure.
-    Given(u32, bool),
+    StateSent(u32, bool),
     Ended,
 }
 
@@ -78,10 +78,10 @@ pub struct Common {
     pub reports: Arc<Mailbox<Report>>,
     /// Counters of each I/O thread.
     pub counters: Arc<[Arc<Counters>]>,
-    /// Time at which the control plane was last heard.
-    pub pulse: Arc<Pulse>,
+    /// Time at which the control plane was last heard from.
+    pub liveness: Arc<ControlLiveness>,
     pub addresses: Arc<Addresses>,
-    pub rounds: Arc<Rounds>,
+    pub rounds: Arc<ProbeRounds>,
     pub options: ThreadOptions,
 }
 
@@ -112,7 +112,7 @@ impl Threads {
         let common = Common {
             reports: Arc::new(Mailbox::new()?),
             counters: (0..options.threads).map(|_| Arc::default()).collect(),
-            pulse: Arc::default(),
+            liveness: Arc::default(),
             addresses: Arc::default(),
             rounds: Arc::default(),
             options,
@@ -132,14 +132,14 @@ impl Threads {
     }
 
     /// Queue an order for all threads, until [`Threads::deliver`].
-    pub fn tell(&mut self, order: &Order) {
+    pub fn queue_for_all(&mut self, order: &Order) {
         for pending in &mut self.pending {
             pending.push(order.clone());
         }
     }
 
     /// Deliver the orders of this turn to the threads.
-    pub fn deliver(&mut self) {
+    pub fn flush_orders(&mut self) {
         for (mailbox, pending) in self.orders.iter().zip(&mut self.pending) {
             mailbox.put_all(pending);
         }

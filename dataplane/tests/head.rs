@@ -1,7 +1,7 @@
 //! Request heads: which are ours, which are refused and how, which are handed over.
 
 use dataplane::control::Settings;
-use dataplane::head::{Busy, Decision, Framing, Info, Refusal, accept_key, decide, login_verb};
+use dataplane::head::{Busy, Decision, Framing, HttpRefusal, Info, accept_key, decide, login_verb};
 use proptest::prelude::*;
 
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
@@ -40,7 +40,7 @@ fn handshake(path: &str, changes: &[(&str, &str)]) -> String {
     request(&format!("GET {path} HTTP/1.1"), &fields)
 }
 
-fn refusal(head: &str) -> Refusal {
+fn refusal(head: &str) -> HttpRefusal {
     match decide(head.as_bytes(), &settings()) {
         Decision::Refuse(refusal) => refusal,
         other => panic!("{head}: {other:?}"),
@@ -126,9 +126,9 @@ fn fields_may_be_written_in_many_ways() {
 
 #[test]
 fn broken_handshakes_are_refused_in_sockjs_words() {
-    let no_upgrade = Refusal::BadRequest("Can \"Upgrade\" only to \"WebSocket\".");
-    let no_connection = Refusal::BadRequest("\"Connection\" must be \"Upgrade\".");
-    let broken = Refusal::BadRequest("Not a WebSocket handshake.");
+    let no_upgrade = HttpRefusal::BadRequest("Can \"Upgrade\" only to \"WebSocket\".");
+    let no_connection = HttpRefusal::BadRequest("\"Connection\" must be \"Upgrade\".");
+    let broken = HttpRefusal::BadRequest("Not a WebSocket handshake.");
     for (field, value, expected) in [
         ("Upgrade", "", no_upgrade),
         ("Upgrade", "h2c", no_upgrade),
@@ -139,9 +139,9 @@ fn broken_handshakes_are_refused_in_sockjs_words() {
         ("Sec-WebSocket-Key", "dGhl", broken),
         ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQAA", broken),
         ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZ!==", broken),
-        ("Sec-WebSocket-Version", "8", Refusal::WrongVersion),
-        ("Sec-WebSocket-Version", "", Refusal::WrongVersion),
-        ("Sec-WebSocket-Version", "13, 8", Refusal::WrongVersion),
+        ("Sec-WebSocket-Version", "8", HttpRefusal::WrongVersion),
+        ("Sec-WebSocket-Version", "", HttpRefusal::WrongVersion),
+        ("Sec-WebSocket-Version", "13, 8", HttpRefusal::WrongVersion),
     ] {
         for path in ["/websocket", "/sockjs/0/a/websocket"] {
             assert_eq!(refusal(&handshake(path, &[(field, value)])), expected, "{field}");
@@ -158,7 +158,7 @@ fn broken_handshakes_are_refused_in_sockjs_words() {
 
 #[test]
 fn a_request_names_its_host_once_and_plainly() {
-    let bad = Decision::Refuse(Refusal::BadRequest("bad request"));
+    let bad = Decision::Refuse(HttpRefusal::BadRequest("bad request"));
     let paths =
         ["/websocket", "/sockjs/websocket", "/sockjs/0/a/websocket", "/sockjs/info", "/sockjs"];
     for path in paths {
@@ -220,7 +220,7 @@ fn pages_of_other_origins_are_kept_out() {
         let decision = decide(head.as_bytes(), &only);
         let upgraded = matches!(decision, Decision::Upgrade(_));
         assert_eq!(upgraded, allowed, "{origin}");
-        assert!(upgraded || decision == Decision::Refuse(Refusal::BadOrigin));
+        assert!(upgraded || decision == Decision::Refuse(HttpRefusal::BadOrigin));
     }
     let evil = handshake("/websocket", &[("Origin", "https://evil.example")]);
     for any in [vec!["*".into()], vec![]] {
@@ -253,7 +253,7 @@ fn other_methods_are_not_for_us_and_a_handshake_has_no_body() {
     }
     for body in [("Content-Length", "5"), ("Transfer-Encoding", "chunked")] {
         let with_body = handshake("/websocket", &[body]);
-        let refusal = Refusal::BadRequest("Not a WebSocket handshake.");
+        let refusal = HttpRefusal::BadRequest("Not a WebSocket handshake.");
         assert_eq!(decide(with_body.as_bytes(), &settings()), Decision::Refuse(refusal));
         let of_info = with_body.replacen("/websocket", "/sockjs/info", 1);
         assert_eq!(decide(of_info.as_bytes(), &settings()), Decision::HandOver);
@@ -272,9 +272,9 @@ fn where_there_are_no_websockets_info_says_so_and_upgrades_find_nothing() {
     assert!(told.ends_with(body), "{told}");
     for path in ["/websocket", "/sockjs/websocket", "/sockjs/0/s/websocket"] {
         let upgrade = handshake(path, &[]);
-        assert_eq!(decide(upgrade.as_bytes(), &settings), Decision::Refuse(Refusal::NotFound));
+        assert_eq!(decide(upgrade.as_bytes(), &settings), Decision::Refuse(HttpRefusal::NotFound));
     }
-    assert!(answer(|out| Refusal::NotFound.put(out)).starts_with("HTTP/1.1 404 Not Found\r\n"));
+    assert!(answer(|out| HttpRefusal::NotFound.put(out)).starts_with("HTTP/1.1 404 Not Found\r\n"));
 }
 
 #[test]
@@ -314,12 +314,12 @@ fn info_is_answered_with_the_pages_origin() {
          Content-Length: 79\r\n\r\n\
          {\"websocket\":true,\"cookie_needed\":false,\"origins\":[\"*:*\"],\"entropy\":4294967295}"
     );
-    for (origin, said) in
+    for (origin, allowed) in
         [(None, "*"), (Some(&b"null"[..]), "null\r\nAccess-Control-Allow-Credentials: true")]
     {
         let info = Info { head_bytes: 0, origin, websocket: true, cookie_needed: false };
         let answer = answer(|out| info.put(out, 1, 0));
-        assert!(answer.contains(&format!("Allow-Origin: {said}\r\nContent-Length:")));
+        assert!(answer.contains(&format!("Allow-Origin: {allowed}\r\nContent-Length:")));
     }
 }
 
@@ -355,14 +355,14 @@ fn heads_that_are_too_long_are_refused_or_handed_over() {
     let padding = "x".repeat(8192);
     let ours = handshake("/websocket", &[("X", &padding)]);
     assert_eq!(decide(&ours.as_bytes()[..8191], &settings()), Decision::Incomplete);
-    assert_eq!(refusal(&ours[..8192]), Refusal::HeadTooLarge);
+    assert_eq!(refusal(&ours[..8192]), HttpRefusal::HeadTooLarge);
     let theirs = handshake("/events", &[("X", &padding)]);
     assert_eq!(decide(&theirs.as_bytes()[..8192], &settings()), Decision::HandOver);
     let endless = format!("GET /{padding}");
-    assert_eq!(refusal(&endless[..8192]), Refusal::HeadTooLarge);
+    assert_eq!(refusal(&endless[..8192]), HttpRefusal::HeadTooLarge);
     let many = vec![("X", "y"); 100];
     let head = request("GET /websocket HTTP/1.1", &many);
-    assert_eq!(refusal(&head), Refusal::HeadTooLarge);
+    assert_eq!(refusal(&head), HttpRefusal::HeadTooLarge);
 }
 
 #[test]
@@ -370,28 +370,28 @@ fn what_is_not_http_is_refused() {
     for garbage in
         ["\x16\x03\x01\x02", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET  / HTTP/1.1\r\n", "\0\0\0\0"]
     {
-        assert_eq!(refusal(garbage), Refusal::BadRequest("bad request"), "{garbage}");
+        assert_eq!(refusal(garbage), HttpRefusal::BadRequest("bad request"), "{garbage}");
     }
     let broken = refusal("GET /websocket HTTP/1.1\r\nno colon\r\n\r\n");
-    assert_eq!(broken, Refusal::BadRequest("bad request"));
+    assert_eq!(broken, HttpRefusal::BadRequest("bad request"));
 }
 
 #[test]
 fn refusals_end_the_connection() {
-    let draining = Refusal::NotNow { why: Busy::Draining, retry_after_ms: 2_500 };
+    let draining = HttpRefusal::Unavailable { why: Busy::Draining, retry_after_ms: 2_500 };
     assert_eq!(
         answer(|out| draining.put(out)),
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n\
          Cache-Control: no-store\r\nRetry-After: 2\r\nContent-Length: 17\r\nConnection: close\r\n\r\n\
          not now: draining"
     );
-    let version = answer(|out| Refusal::WrongVersion.put(out));
+    let version = answer(|out| HttpRefusal::WrongVersion.put(out));
     assert!(version.starts_with("HTTP/1.1 426 Upgrade Required\r\n"));
     assert!(version.contains("\r\nSec-WebSocket-Version: 13\r\n"));
     for (refusal, status) in [
-        (Refusal::BadOrigin, 403),
-        (Refusal::HeadTooLarge, 431),
-        (Refusal::BadRequest("bad request"), 400),
+        (HttpRefusal::BadOrigin, 403),
+        (HttpRefusal::HeadTooLarge, 431),
+        (HttpRefusal::BadRequest("bad request"), 400),
     ] {
         let answer = answer(|out| refusal.put(out));
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")));

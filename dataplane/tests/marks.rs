@@ -57,7 +57,7 @@ fn what_is_remembered_replaces_the_marks_before_it() {
     plane.publish(2, b"2");
     obeyed(&mut plane);
     assert_eq!(left(&data_plane), b"one,two");
-    data_plane.renew();
+    data_plane.take_over();
     assert_eq!(left(&data_plane), b"one,two");
 }
 

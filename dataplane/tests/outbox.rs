@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use dataplane::bucket::{Bucket, Throttle};
-use dataplane::control::{Message, Settings, Slow};
+use dataplane::control::{Settings, Slow, TopicMessage};
 use dataplane::hub::Publication;
 use dataplane::identities::SeenIdentities;
 use dataplane::outbox::{self, Account, Outbox};
@@ -25,7 +25,7 @@ fn bytes_of(hex: &str) -> [u8; 16] {
 /// Return the publication of a word `id/version/key`.
 fn publication(topic: &str, slow: Slow, word: &str) -> Arc<Publication> {
     let fields: Vec<&str> = word.split('/').collect();
-    let message = Message {
+    let message = TopicMessage {
         id: bytes_of(fields[0]),
         version: number(fields[1]),
         key: if fields[2] == "-" { "" } else { fields[2] },
@@ -47,7 +47,7 @@ enum Subject {
     Bucket(Settings, Bucket),
 }
 
-fn begin(words: &[&str]) -> Option<Subject> {
+fn subject_for(words: &[&str]) -> Option<Subject> {
     Some(match words {
         ["outbox", hard, soft, ms] => Subject::Outbox(
             Outbox::new(outbox::Limits {
@@ -89,7 +89,7 @@ fn on_outbox(outbox: &mut Outbox, account: &mut Account, words: &[&str]) -> Stri
         ["firm", marker, size, now] => {
             outbox.push_firm(frame(marker, number(size)), number(now), account)
         }
-        ["take", bytes] => return take(outbox, account, number(bytes)),
+        ["take", bytes] => return write_bytes(outbox, account, number(bytes)),
         ["clear"] => return outbox.clear(account).to_string(),
         ["len"] => return outbox.len().to_string(),
         _ => panic!("{words:?}"),
@@ -99,7 +99,7 @@ fn on_outbox(outbox: &mut Outbox, account: &mut Account, words: &[&str]) -> Stri
     format!("{} {pending} {} {}", u8::from(fits), dropped.conflate, dropped.drop_oldest)
 }
 
-fn take(outbox: &mut Outbox, account: &mut Account, bytes: usize) -> String {
+fn write_bytes(outbox: &mut Outbox, account: &mut Account, bytes: usize) -> String {
     let mut slices = [IoSlice::new(&[]); 64];
     let count = outbox.slices(&mut slices);
     let mut left = bytes;
@@ -142,9 +142,9 @@ fn every_operation_is_answered_as_the_tornado_engine_answers_it() {
     let mut subject = Subject::Nothing;
     let mut answered = 0;
     for (index, line) in VECTORS.lines().enumerate() {
-        let (said, expected) = line.split_once(" :").unwrap_or((line, ""));
-        let words: Vec<&str> = said.split_whitespace().collect();
-        if let Some(fresh) = begin(&words) {
+        let (step, expected) = line.split_once(" :").unwrap_or((line, ""));
+        let words: Vec<&str> = step.split_whitespace().collect();
+        if let Some(fresh) = subject_for(&words) {
             subject = fresh;
             continue;
         }
@@ -154,7 +154,7 @@ fn every_operation_is_answered_as_the_tornado_engine_answers_it() {
             Subject::Seen(seen) => on_seen(seen, &words),
             Subject::Bucket(settings, bucket) => on_bucket(settings, bucket, &words),
         };
-        assert_eq!(answer, expected.trim(), "line {}: {said}", index + 1);
+        assert_eq!(answer, expected.trim(), "line {}: {step}", index + 1);
         answered += 1;
     }
     assert!(answered > 3_000, "{answered}");

@@ -5,7 +5,7 @@ mod driver;
 use std::thread::sleep;
 use std::time::Duration;
 
-use driver::{DataPlane, LONG_MS, Reader, text};
+use driver::{DataPlane, LONG_MS, TestReader, text};
 
 const PING: &[u8] = br#"{"action":"ping"}"#;
 const PONG: &[u8] = br#"{"type":"pong"}"#;
@@ -14,17 +14,17 @@ const PONG: &[u8] = br#"{"type":"pong"}"#;
 fn a_plain_ping_never_reaches_the_control_plane() {
     let data_plane = DataPlane::start("ping");
     let (mut plane, port) = data_plane.attach_with(LONG_MS);
-    let mut reader = Reader::connect(port);
-    reader.say(PING);
+    let mut reader = TestReader::connect(port);
+    reader.send_text(PING);
     assert_eq!(reader.frame(), text(PONG));
-    reader.say(br#"{"action":"ping","ref":"s1"}"#);
+    reader.send_text(br#"{"action":"ping","ref":"s1"}"#);
     assert_eq!(reader.frame(), text(br#"{"type":"pong","ref":"s1"}"#));
-    let mut other = Reader::on_sockjs(port);
+    let mut other = TestReader::on_sockjs(port);
     assert_eq!(other.frame(), text(b"o"));
-    other.say(br#"["{\"action\":\"ping\",\"ref\":1}","{\"action\":\"ping\"}"]"#);
+    other.send_text(br#"["{\"action\":\"ping\",\"ref\":1}","{\"action\":\"ping\"}"]"#);
     assert_eq!(other.frame(), text(br#"a["{\"type\":\"pong\",\"ref\":1}"]"#));
     assert_eq!(other.frame(), text(br#"a["{\"type\":\"pong\"}"]"#));
-    reader.say(b"something else");
+    reader.send_text(b"something else");
     assert_eq!(plane.verb().1, b"something else");
     plane.wait_for_count("verbs.ping", 4);
 }
@@ -33,9 +33,9 @@ fn a_plain_ping_never_reaches_the_control_plane() {
 fn it_waits_for_the_answers_to_the_verbs_before_it() {
     let data_plane = DataPlane::start("ping-waits");
     let (mut plane, port) = data_plane.attach_with(LONG_MS);
-    let mut reader = Reader::connect(port);
+    let mut reader = TestReader::connect(port);
     for verb in [b"first", PING, b"second", PING, PING] {
-        reader.say(verb);
+        reader.send_text(verb);
     }
     for expected in [b"first".to_vec(), b"second".to_vec()] {
         let (connection, verb) = plane.verb();
@@ -50,9 +50,9 @@ fn it_waits_for_the_answers_to_the_verbs_before_it() {
 fn it_keeps_its_turn_when_the_control_plane_dies() {
     let data_plane = DataPlane::start("ping-alone");
     let (mut plane, port) = data_plane.attach_with(LONG_MS);
-    let mut reader = Reader::connect(port);
-    reader.say(b"first");
-    reader.say(PING);
+    let mut reader = TestReader::connect(port);
+    reader.send_text(b"first");
+    reader.send_text(PING);
     plane.verb();
     drop(plane);
     let (mut plane, _) = data_plane.attach_with(LONG_MS);
@@ -67,17 +67,17 @@ fn it_keeps_its_turn_when_the_control_plane_dies() {
 fn it_goes_to_a_control_plane_that_has_been_silent_until_that_one_says_something() {
     let data_plane = DataPlane::start("ping-silent");
     let (mut plane, port) = data_plane.attach_with(1);
-    let mut reader = Reader::connect(port);
+    let mut reader = TestReader::connect(port);
     // The control plane has been silent for long enough; a longer sleep does no harm.
     sleep(Duration::from_millis(20));
-    reader.say(PING);
+    reader.send_text(PING);
     let (connection, verb) = plane.verb();
     assert_eq!(verb, PING);
     // So that the next ping is soon enough, however busy the machine is.
-    plane.settle(LONG_MS, LONG_MS);
+    plane.send_settings(LONG_MS, LONG_MS);
     plane.reply(connection);
     assert_eq!(reader.frame(), text(b"[]"));
-    reader.say(PING);
+    reader.send_text(PING);
     assert_eq!(reader.frame(), text(PONG));
 }
 
@@ -85,8 +85,8 @@ fn it_goes_to_a_control_plane_that_has_been_silent_until_that_one_says_something
 fn to_a_control_plane_that_does_not_want_that_it_is_a_verb() {
     let data_plane = DataPlane::start("ping-unwanted");
     let (mut plane, port) = data_plane.attach_with(0);
-    let mut reader = Reader::connect(port);
-    reader.say(PING);
+    let mut reader = TestReader::connect(port);
+    reader.send_text(PING);
     assert_eq!(plane.verb().1, PING);
 }
 
@@ -94,9 +94,9 @@ fn to_a_control_plane_that_does_not_want_that_it_is_a_verb() {
 fn it_counts_as_a_verb_for_the_flood_limit() {
     let data_plane = DataPlane::start("ping-flood");
     let (_plane, port) = data_plane.attach_with(LONG_MS);
-    let mut reader = Reader::connect(port);
+    let mut reader = TestReader::connect(port);
     for _ in 0..320 {
-        reader.say(PING);
+        reader.send_text(PING);
     }
     let mut pushes = Vec::new();
     loop {

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use driver::{DataPlane, PATIENCE, Plane, Reader, text};
+use driver::{DataPlane, PATIENCE, Plane, TestReader, text};
 
 #[test]
 fn a_subscriber_gets_each_message_once_and_copies_not_at_all() {
     let data_plane = DataPlane::start("once");
     let (mut plane, port) = data_plane.attach();
-    let mut reader = Reader::connect(port);
-    reader.say(b"let me in");
+    let mut reader = TestReader::connect(port);
+    reader.send_text(b"let me in");
     let (connection, verb) = plane.verb();
     assert_eq!(verb, b"let me in");
     plane.subscribe(connection);
@@ -34,10 +34,10 @@ fn a_subscriber_gets_each_message_once_and_copies_not_at_all() {
 fn readers_stay_when_the_control_plane_dies_and_their_verbs_are_asked_again() {
     let data_plane = DataPlane::start("again");
     let (mut plane, port) = data_plane.attach();
-    let mut reader = Reader::connect(port);
-    reader.say(b"first");
+    let mut reader = TestReader::connect(port);
+    reader.send_text(b"first");
     let (connection, _) = plane.verb();
-    reader.say(b"second");
+    reader.send_text(b"second");
     drop(plane);
     let (mut plane, _) = data_plane.attach();
     assert_eq!(plane.verb(), (connection, b"first".to_vec()));
@@ -62,8 +62,8 @@ fn a_batch_comes_before_what_is_live_and_one_that_isnt_there_ends_the_connection
     batch.extend(driver::message(2, b"{2}"));
     plane.send(15, &batch);
     for (number, expected) in [(7, text(b"subs")), (8, text(GOODBYE))] {
-        let mut reader = Reader::connect(port);
-        reader.say(b"what was");
+        let mut reader = TestReader::connect(port);
+        reader.send_text(b"what was");
         let (connection, _) = plane.verb();
         plane.subscribe_to(connection, number, true);
         assert_eq!(reader.frame(), expected);
@@ -88,10 +88,10 @@ fn who_says_the_same_is_asked_for_and_answered_together() {
     let data_plane = DataPlane::start("together");
     let (plane, port) = data_plane.attach();
     drop(plane);
-    let mut readers: Vec<Reader> = (0..8).map(|_| Reader::connect(port)).collect();
-    let mut leaver = Reader::connect(port);
+    let mut readers: Vec<TestReader> = (0..8).map(|_| TestReader::connect(port)).collect();
+    let mut leaver = TestReader::connect(port);
     for reader in readers.iter_mut().chain([&mut leaver]) {
-        reader.say(b"the same");
+        reader.send_text(b"the same");
     }
     let (mut plane, _) = data_plane.attach();
     let crowd = who_says(&mut plane, b"the same", 9);
@@ -103,9 +103,9 @@ fn who_says_the_same_is_asked_for_and_answered_together() {
         assert_eq!([reader.frame(), reader.frame()], [text(b"subs"), text(b"{1}")]);
     }
     // Only the reader that can't have the topic gets an error.
-    let mut another = Reader::connect(port);
+    let mut another = TestReader::connect(port);
     for reader in readers.iter_mut().chain([&mut another]) {
-        reader.say(b"once more");
+        reader.send_text(b"once more");
     }
     let crowd = who_says(&mut plane, b"once more", 9);
     crowd.iter().for_each(|connections| plane.subscribe_all(connections));
@@ -123,8 +123,8 @@ fn who_says(plane: &mut Plane, verb: &[u8], many: usize) -> Vec<Vec<u8>> {
     while found < many {
         let body = plane.wait_for(130);
         let count = usize::from(u16::from_le_bytes([body[4], body[5]]));
-        let (connections, said) = body[4..].split_at(2 + 10 * count);
-        assert_eq!((&body[..4], &said[6..]), (&[1, 0, 0, 0][..], verb));
+        let (connections, text) = body[4..].split_at(2 + 10 * count);
+        assert_eq!((&body[..4], &text[6..]), (&[1, 0, 0, 0][..], verb));
         lists.push(connections.to_vec());
         found += count;
     }
@@ -132,10 +132,10 @@ fn who_says(plane: &mut Plane, verb: &[u8], many: usize) -> Vec<Vec<u8>> {
 }
 
 /// Return so many readers that have sent the same verb, and one list of them all.
-fn crowd(data_plane: &DataPlane, many: usize) -> (Plane, Vec<Reader>, Vec<u8>) {
+fn crowd(data_plane: &DataPlane, many: usize) -> (Plane, Vec<TestReader>, Vec<u8>) {
     let (mut plane, port) = data_plane.attach();
-    let mut readers: Vec<Reader> = (0..many).map(|_| Reader::connect(port)).collect();
-    readers.iter_mut().for_each(|reader| reader.say(b"all of it"));
+    let mut readers: Vec<TestReader> = (0..many).map(|_| TestReader::connect(port)).collect();
+    readers.iter_mut().for_each(|reader| reader.send_text(b"all of it"));
     let mut list = (many as u16).to_le_bytes().to_vec();
     list.extend(who_says(&mut plane, b"all of it", many).iter().flat_map(|some| &some[2..]));
     (plane, readers, list)
@@ -207,10 +207,10 @@ const PONG: (u8, Vec<u8>) = (10, Vec::new());
 fn after_a_stop() -> ((u8, Vec<u8>), bool) {
     let data_plane = DataPlane::start_with("stood-still", 1);
     let (mut plane, port) = data_plane.attach();
-    plane.settle(0, STALLED_MS);
-    let mut others: Vec<Reader> = (0..300).map(|_| Reader::connect(port)).collect();
-    let mut reader = Reader::connect(port);
-    reader.say(b"all of it");
+    plane.send_settings(0, STALLED_MS);
+    let mut others: Vec<TestReader> = (0..300).map(|_| TestReader::connect(port)).collect();
+    let mut reader = TestReader::connect(port);
+    reader.send_text(b"all of it");
     let (connection, _) = plane.verb();
     let began = Instant::now();
     plane.reply_all(&connection, &LONG);
@@ -243,9 +243,9 @@ fn what_is_replayed_unseen_comes_again_and_to_everybody_else() {
     batch.extend(1u32.to_le_bytes());
     batch.extend(driver::message(1, b"{1}"));
     plane.send(15, &batch);
-    let mut readers = [Reader::connect(port), Reader::connect(port)];
+    let mut readers = [TestReader::connect(port), TestReader::connect(port)];
     for (reader, number) in readers.iter_mut().zip([0, 7]) {
-        reader.say(b"what was");
+        reader.send_text(b"what was");
         let (connection, _) = plane.verb();
         plane.subscribe_to(connection, number, false);
         assert_eq!(reader.frame(), text(b"subs"));
@@ -261,11 +261,11 @@ fn what_is_replayed_unseen_comes_again_and_to_everybody_else() {
 fn garbage_on_the_control_socket_costs_nobody_but_the_control_plane() {
     let data_plane = DataPlane::start("garbage");
     let (mut plane, port) = data_plane.attach();
-    let mut reader = Reader::connect(port);
+    let mut reader = TestReader::connect(port);
     plane.socket.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("the control socket");
     plane.wait_for(135);
     let (mut plane, _) = data_plane.attach();
-    reader.say(b"still here");
+    reader.send_text(b"still here");
     assert_eq!(plane.verb().1, b"still here");
 }
 
@@ -330,20 +330,20 @@ fn what_is_no_socket_to_listen_on_is_refused() {
             .arg(&path)
             .output()
             .expect("an exit");
-        let said = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(code), "{said}");
-        assert!(said.contains("--fd"), "{said}");
+        let output = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(code), "{output}");
+        assert!(output.contains("--fd"), "{output}");
     }
 }
 
 #[test]
 fn help_says_who_starts_it() {
-    let said = std::process::Command::new(env!("CARGO_BIN_EXE_newsfabric-dataplane"))
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_newsfabric-dataplane"))
         .arg("--help")
         .output()
         .expect("an exit");
-    assert!(said.status.success() && said.stderr.is_empty());
-    assert!(String::from_utf8_lossy(&said.stdout).contains("control plane starts it"));
+    assert!(output.status.success() && output.stderr.is_empty());
+    assert!(String::from_utf8_lossy(&output.stdout).contains("control plane starts it"));
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn half_a_head_and_then_the_end_is_dropped_at_once() {
 fn a_drain_says_disconnect_then_closes_and_the_process_ends() {
     let mut data_plane = DataPlane::start("drain");
     let (mut plane, port) = data_plane.attach();
-    let mut reader = Reader::connect(port);
+    let mut reader = TestReader::connect(port);
     let mut drain = 50u32.to_le_bytes().to_vec();
     drain.extend(100u32.to_le_bytes());
     plane.send(11, &drain);
@@ -383,7 +383,7 @@ fn a_drain_says_disconnect_then_closes_and_the_process_ends() {
 fn of_very_many_pings_at_once_the_last_is_answered_and_not_all() {
     let data_plane = DataPlane::start("shell-pings");
     let (_plane, port) = data_plane.attach();
-    let mut reader = Reader::connect(port);
+    let mut reader = TestReader::connect(port);
     let mut pings = Vec::new();
     for number in 0..2_000u16 {
         pings.extend([0x89, 0x82, 0, 0, 0, 0]);
@@ -404,20 +404,20 @@ fn of_very_many_pings_at_once_the_last_is_answered_and_not_all() {
 fn what_is_held_of_verbs_is_counted_until_they_are_answered_or_their_reader_goes() {
     let mut data_plane = DataPlane::start("shell-held");
     let (mut plane, port) = data_plane.attach();
-    let mut first = Reader::connect(port);
-    let mut second = Reader::connect(port);
-    first.say(b"asked");
-    first.say(b"waiting");
+    let mut first = TestReader::connect(port);
+    let mut second = TestReader::connect(port);
+    first.send_text(b"asked");
+    first.send_text(b"waiting");
     let (connection, _) = plane.verb();
     plane.wait_for_count("held_bytes", 12);
-    second.say(b"also asked");
+    second.send_text(b"also asked");
     plane.verb();
     plane.wait_for_count("held_bytes", 22);
     drop(plane);
     let (mut plane, _) = data_plane.attach();
     plane.verb();
     plane.wait_for_count("held_bytes", 22);
-    data_plane.renew();
+    data_plane.take_over();
     let (mut plane, _) = data_plane.attach();
     plane.verb();
     plane.wait_for_count("held_bytes", 22);

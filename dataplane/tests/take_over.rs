@@ -12,13 +12,13 @@ use std::process::Output;
 use dataplane::control::{COMMIT, ControlState, Event, Offer, ThreadOptions};
 use dataplane::sys;
 use dataplane::take_over::record::{self, Record};
-use driver::{DataPlane, Plane, Reader, text};
+use driver::{DataPlane, Plane, TestReader, text};
 
 const TAKE_OVER: &[u8] = b"nfdp\x01\0\x03\0";
 
 /// Subscribe a reader, and return it.
-fn subscribed(plane: &mut Plane, mut reader: Reader) -> Reader {
-    reader.say(b"let me in");
+fn subscribed(plane: &mut Plane, mut reader: TestReader) -> TestReader {
+    reader.send_text(b"let me in");
     let (connection, _) = plane.verb();
     plane.subscribe(connection);
     assert_eq!(reader.frame(), text(b"subs"));
@@ -29,12 +29,12 @@ fn subscribed(plane: &mut Plane, mut reader: Reader) -> Reader {
 fn readers_stay_subscribed_and_hear_each_message_once() {
     let mut data_plane = DataPlane::start("stay");
     let (mut plane, port) = data_plane.attach();
-    let mut reader = subscribed(&mut plane, Reader::connect(port));
+    let mut reader = subscribed(&mut plane, TestReader::connect(port));
     plane.publish(1, b"{1}");
     plane.publish(2, b"{2}");
     plane.wait_for(132);
     for attachment in 2_u8..4 {
-        data_plane.renew();
+        data_plane.take_over();
         let farewell = plane.wait_for(135);
         assert_eq!(farewell, b"\x0ataken_over");
         let socket = data_plane.connect();
@@ -50,8 +50,8 @@ fn readers_stay_subscribed_and_hear_each_message_once() {
     for push in [b"{1}", b"{2}", b"{3}"] {
         assert_eq!(reader.frame(), text(push));
     }
-    let mut another = Reader::connect(port);
-    another.say(b"me too");
+    let mut another = TestReader::connect(port);
+    another.send_text(b"me too");
     assert_eq!(plane.verb().1, b"me too");
 }
 
@@ -59,23 +59,23 @@ fn readers_stay_subscribed_and_hear_each_message_once() {
 fn what_readers_have_said_in_part_is_not_lost() {
     let mut data_plane = DataPlane::start("parts");
     let (mut plane, port) = data_plane.attach();
-    let mut halves = Reader::connect(port);
+    let mut halves = TestReader::connect(port);
     halves.0.write_all(b"\x81\x85\x01\x02\x03\x04hb").expect("a socket");
-    let mut fragments = Reader::connect(port);
+    let mut fragments = TestReader::connect(port);
     // The first byte of a character of two bytes, and a ping between fragments.
     fragments.0.write_all(b"\x01\x82\0\0\0\0a\xc3\x89\x81\0\0\0\0p").expect("a socket");
     assert_eq!(fragments.frame(), (10, b"p".to_vec()));
     let mut head = TcpStream::connect(("127.0.0.1", port)).expect("a listener");
     head.write_all(b"GET /websocket HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConn")
         .expect("sent");
-    let mut sockjs = Reader::on_sockjs(port);
+    let mut sockjs = TestReader::on_sockjs(port);
     assert_eq!(sockjs.frame(), text(b"o"));
-    let mut unanswered = Reader::connect(port);
-    unanswered.say(b"first");
+    let mut unanswered = TestReader::connect(port);
+    unanswered.send_text(b"first");
     let (asking, _) = plane.verb();
-    unanswered.say(b"second");
+    unanswered.send_text(b"second");
     // The data plane has also read all that was sent before this verb: the threads read in turn.
-    sockjs.say(br#"["x"]"#);
+    sockjs.send_text(br#"["x"]"#);
     let (answered, verb) = plane.verb();
     assert_eq!(verb, b"x");
     let mut reply = answered.to_vec();
@@ -83,7 +83,7 @@ fn what_readers_have_said_in_part_is_not_lost() {
     plane.send(7, &reply);
     assert_eq!(sockjs.frame(), text(br#"a["{}"]"#));
 
-    data_plane.renew();
+    data_plane.take_over();
     let (mut plane, _) = data_plane.attach();
     assert_eq!(plane.verb(), (asking, b"first".to_vec()));
     plane.subscribe(asking);
@@ -101,7 +101,7 @@ fn what_readers_have_said_in_part_is_not_lost() {
     let mut answer = [0; 12];
     head.read_exact(&mut answer).expect("an answer");
     assert_eq!(&answer, b"HTTP/1.1 101");
-    sockjs.say(br#"["y"]"#);
+    sockjs.send_text(br#"["y"]"#);
     assert_eq!(plane.verb(), (answered, b"y".to_vec()));
 }
 
@@ -109,8 +109,8 @@ fn what_readers_have_said_in_part_is_not_lost() {
 fn a_slow_reader_gets_the_rest_of_its_frame_and_all_that_waited() {
     let mut data_plane = DataPlane::start("slow");
     let (mut plane, port) = data_plane.attach();
-    let mut slow = subscribed(&mut plane, Reader::connect(port));
-    let mut quick = subscribed(&mut plane, Reader::connect(port));
+    let mut slow = subscribed(&mut plane, TestReader::connect(port));
+    let mut quick = subscribed(&mut plane, TestReader::connect(port));
     // More bytes than both sockets hold, fewer than an outbox may.
     let push = |number: u64| format!("{{{number}:{}}}", "x".repeat(15_000)).into_bytes();
     for number in 1..=290 {
@@ -120,7 +120,7 @@ fn a_slow_reader_gets_the_rest_of_its_frame_and_all_that_waited() {
     // Each socket holds less than half of them.
     let half = 145 * 15_000;
     plane.count_when("outbox_bytes", |bytes| bytes > half);
-    data_plane.renew();
+    data_plane.take_over();
     let (mut plane, _) = data_plane.attach();
     // Not the number before: meanwhile the kernel may have taken some more.
     let after = plane.count_when("outbox_bytes", |bytes| bytes > half);
@@ -137,7 +137,7 @@ fn a_slow_reader_gets_the_rest_of_its_frame_and_all_that_waited() {
 fn a_newer_one_that_gives_up_changes_nothing() {
     let data_plane = DataPlane::start("gives-up");
     let (mut plane, port) = data_plane.attach();
-    let mut reader = subscribed(&mut plane, Reader::connect(port));
+    let mut reader = subscribed(&mut plane, TestReader::connect(port));
     for garbage in [&b""[..], b"\x01\0\0\0\x0c", b"\0\0\0\0"] {
         let mut newer = Plane::on(data_plane.connect());
         newer.send(13, TAKE_OVER);
@@ -148,7 +148,7 @@ fn a_newer_one_that_gives_up_changes_nothing() {
             newer.wait_for(135);
         }
         drop(newer);
-        reader.say(b"still here");
+        reader.send_text(b"still here");
         let (connection, verb) = plane.verb();
         assert_eq!(verb, b"still here");
         let mut reply = connection.to_vec();
@@ -164,14 +164,14 @@ fn a_newer_one_that_gives_up_changes_nothing() {
 fn a_newer_one_that_is_killed_before_its_commit_changes_nothing() {
     let mut data_plane = DataPlane::start("killed");
     let (mut plane, port) = data_plane.attach();
-    let mut reader = subscribed(&mut plane, Reader::connect(port));
+    let mut reader = subscribed(&mut plane, TestReader::connect(port));
     let mut newer = data_plane.newer();
     newer.kill().expect("a process");
     newer.wait().expect("an exit");
     // Killed at any moment: either it never got to `commit`, or everything was its own.
     plane.publish(1, b"{1}");
     assert_eq!(reader.frame(), text(b"{1}"));
-    data_plane.renew();
+    data_plane.take_over();
     assert_eq!(plane.wait_for(135), b"\x0ataken_over");
 }
 
@@ -196,8 +196,8 @@ fn who_connects_and_says_nothing_displaces_nobody() {
     let mut nonsense = Plane::on(data_plane.connect());
     nonsense.socket.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("the control socket");
     nonsense.wait_for(135);
-    let mut reader = Reader::connect(port);
-    reader.say(b"let me in");
+    let mut reader = TestReader::connect(port);
+    reader.send_text(b"let me in");
     assert_eq!(plane.verb().1, b"let me in");
     drop(strangers);
 }
@@ -206,12 +206,12 @@ fn who_connects_and_says_nothing_displaces_nobody() {
 fn without_a_control_plane_it_works_as_well() {
     let mut data_plane = DataPlane::start("alone");
     drop(data_plane.connect());
-    data_plane.renew();
+    data_plane.take_over();
     let (plane, port) = data_plane.attach();
-    let mut reader = Reader::connect(port);
+    let mut reader = TestReader::connect(port);
     drop(plane);
-    data_plane.renew();
-    reader.say(b"anybody there?");
+    data_plane.take_over();
+    reader.send_text(b"anybody there?");
     let (mut plane, same_port) = data_plane.attach();
     assert_eq!(same_port, port);
     assert_eq!(plane.verb().1, b"anybody there?");
@@ -221,7 +221,7 @@ fn without_a_control_plane_it_works_as_well() {
 fn a_data_plane_that_drains_serves_on() {
     let data_plane = DataPlane::start("drains");
     let (mut plane, port) = data_plane.attach();
-    let _reader = Reader::connect(port);
+    let _reader = TestReader::connect(port);
     let mut drain = 60_000u32.to_le_bytes().to_vec();
     drain.extend(100u32.to_le_bytes());
     plane.send(11, &drain);
@@ -229,16 +229,16 @@ fn a_data_plane_that_drains_serves_on() {
     plane.wait_for(134);
     let output = data_plane.newer().wait_with_output().expect("an exit");
     assert!(!output.status.success());
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(said, "failed: the older one serves on: readers are being sent away\n");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(printed, "failed: the older one serves on: readers are being sent away\n");
 }
 
 #[test]
 fn the_newer_one_drains_like_any_other() {
     let mut data_plane = DataPlane::start("then-drains");
     let (mut plane, port) = data_plane.attach();
-    let mut reader = subscribed(&mut plane, Reader::connect(port));
-    data_plane.renew();
+    let mut reader = subscribed(&mut plane, TestReader::connect(port));
+    data_plane.take_over();
     // SAFETY: takes no pointers; the process is our child.
     unsafe { libc::kill(data_plane.process.id() as i32, libc::SIGTERM) };
     let (_, push) = reader.frame();
@@ -298,7 +298,7 @@ impl Older {
     }
 
     /// Return the newer data plane's output at its end.
-    fn said(self) -> Output {
+    fn output(self) -> Output {
         drop(self.handshake);
         let output = self.newer.wait_with_output().expect("an exit");
         let _ = std::fs::remove_file(self.path);
@@ -329,7 +329,7 @@ fn when_the_older_one_changes_its_mind_the_newer_one_ends() {
     let mut refused = Vec::new();
     Event::Refused { why: "we are told to end" }.encode(&mut refused);
     older.handshake.write_all(&refused).expect("sent");
-    let output = older.said();
+    let output = older.output();
     assert!(!output.status.success());
     assert_eq!(output.stdout, b"failed: the older one serves on: we are told to end\n");
 }
@@ -339,7 +339,7 @@ fn garbage_from_the_older_one_is_an_error_and_no_crash() {
     let mut slot = Vec::new();
     Record::End(1).put(&mut slot);
     for garbage in [&b"\0\0\0\0"[..], b"\x01\0\0\0\x63", b"\x02\0\0\0\x08\0", &slot] {
-        let output = Older::yielding("nonsense", Some(garbage)).said();
+        let output = Older::yielding("nonsense", Some(garbage)).output();
         assert_eq!(output.status.code(), Some(1));
         assert!(output.stdout.starts_with(b"failed: "), "{output:?}");
     }

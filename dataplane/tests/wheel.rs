@@ -92,18 +92,18 @@ fn first_beats_are_spread() {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum WheelStep {
     Set(u32, u64),
     Cancel(u32),
     Sleep(u64),
 }
 
-fn any_step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = WheelStep> {
     prop_oneof![
-        4 => (0..20u32, 0..5_000u64).prop_map(|(slot, after)| Step::Set(slot, after)),
-        1 => (0..20u32).prop_map(Step::Cancel),
-        3 => (0..300u64).prop_map(Step::Sleep),
-        1 => (0..9_000u64).prop_map(Step::Sleep),
+        4 => (0..20u32, 0..5_000u64).prop_map(|(slot, after)| WheelStep::Set(slot, after)),
+        1 => (0..20u32).prop_map(WheelStep::Cancel),
+        3 => (0..300u64).prop_map(WheelStep::Sleep),
+        1 => (0..9_000u64).prop_map(WheelStep::Sleep),
     ]
 }
 
@@ -119,17 +119,17 @@ proptest! {
         let mut now = 0;
         for step in steps {
             match step {
-                Step::Set(slot, after) => {
+                WheelStep::Set(slot, after) => {
                     wheel.set(slot, now + after);
                     // Rounded up, and never in the tick that has been served.
                     let due = (now + after).div_ceil(tick).max(now / tick + 1);
                     list.insert(slot, due);
                 }
-                Step::Cancel(slot) => {
+                WheelStep::Cancel(slot) => {
                     wheel.cancel(slot);
                     list.remove(&slot);
                 }
-                Step::Sleep(ms) => {
+                WheelStep::Sleep(ms) => {
                     now += ms;
                     let due: Vec<_> = list
                         .iter()

@@ -15,7 +15,7 @@ from typing import Final
 
 import orjson
 
-from gateway.wire.protocol import Refusal
+from gateway.wire.protocol import VerbRefusal
 from newsfabric.closing import ErrorCode
 from newsfabric.tokens import Login
 from newsfabric.topics import TopicPolicy, matches, owner_of
@@ -78,7 +78,7 @@ def may_read(topic: str, policy: TopicPolicy, login: Login | None) -> bool:
     return policy.access == "registered" or any(matches(one, topic) for one in login.topics)
 
 
-def refusal(topic: str, policy: TopicPolicy, login: Login | None) -> Refusal | None:
+def refusal(topic: str, policy: TopicPolicy, login: Login | None) -> VerbRefusal | None:
     """Return the refusal to a reader with ``login``; None if the reader may read ``topic``."""
     if may_read(topic, policy, login):
         return None
@@ -86,4 +86,4 @@ def refusal(topic: str, policy: TopicPolicy, login: Login | None) -> Refusal | N
         code, reason = ErrorCode.UNAUTHORIZED, "log in to read this topic"
     else:
         code, reason = ErrorCode.PERMISSION_DENIED, "this topic isn't yours to read"
-    return Refusal(code=code, reason=reason, topic=topic)
+    return VerbRefusal(code=code, reason=reason, topic=topic)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Self
 
-from gateway.answers.gate import LoginResult
-from gateway.answers.verb import Parts, Pending, Port, Verb, refusal_push
-from gateway.wire.fields import Fields
+from gateway.answers.authenticator import LoginResult
+from gateway.answers.verb import Pending, Port, Verb, VerbContext, refusal_push
+from gateway.wire.fields import VerbFields
 from gateway.wire.frames import encode_push
 from newsfabric.closing import INVALID_TOKEN
 
@@ -23,21 +23,21 @@ class LogIn(Verb):
     refresh: bool = False
 
     @classmethod
-    def parse(cls, fields: Fields) -> Self:
+    def parse(cls, fields: VerbFields) -> Self:
         """See :meth:`.Verb.parse`."""
         refresh = fields.values["action"] == "refresh"
         return cls(token=fields.text("token"), refresh=refresh, ref=fields.ref)
 
-    def answer(self, parts: Parts, reader: Port) -> Pending | None:
+    def answer(self, context: VerbContext, reader: Port) -> Pending | None:
         """Answer now, or after the keys were read again."""
-        result = parts.gate.decide(reader.auth, self.token, refresh=self.refresh)
+        result = context.authenticator.decide(reader.auth, self.token, refresh=self.refresh)
         if result is None:
-            return self._answer_later(parts, reader)
+            return self._answer_later(context, reader)
         self._identify(reader, result)
         return None
 
-    async def _answer_later(self, parts: Parts, reader: Port) -> None:
-        self._identify(reader, await parts.gate.decide_later(reader.auth, self.token))
+    async def _answer_later(self, context: VerbContext, reader: Port) -> None:
+        self._identify(reader, await context.authenticator.decide_later(reader.auth, self.token))
 
     def _identify(self, reader: Port, result: LoginResult) -> None:
         if result.refusal is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Self, cast
 
-from gateway.answers.verb import Parts, Port, Verb
-from gateway.wire.fields import BadVerb, Fields
+from gateway.answers.verb import Port, Verb, VerbContext
+from gateway.wire.fields import BadVerb, VerbFields
 from gateway.wire.frames import encode_push
 from newsfabric.messages.mailbox import MarkKind, UserMark
 from newsfabric.store.rules import clock_ms
@@ -20,7 +20,7 @@ class SetMark(Verb):
     kind: MarkKind
 
     @classmethod
-    def parse(cls, fields: Fields) -> Self:
+    def parse(cls, fields: VerbFields) -> Self:
         """See :meth:`.Verb.parse`."""
         if fields.table.known(fields.topic).access != "owner":
             raise BadVerb("only individual messages can be marked")
@@ -31,10 +31,10 @@ class SetMark(Verb):
             raise BadVerb("this topic's messages can't be marked") from exc
         return cls(topic=fields.topic, id=id_, kind=kind, ref=fields.ref)
 
-    async def answer(self, parts: Parts, reader: Port) -> None:
+    async def answer(self, context: VerbContext, reader: Port) -> None:
         """Answer when the mark is on its way to the core."""
         mark = UserMark(topic=self.topic, id=self.id, kind=self.kind, at_ms=clock_ms())
-        await parts.upstream.send(mark)
+        await context.upstream.send(mark)
         reader.push(
             encode_push("marked", ref=self.ref, topic=self.topic, id=self.id, mark=self.kind)
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Self
 
-from gateway.answers.verb import Parts, Port, Verb
-from gateway.wire.fields import Fields
+from gateway.answers.verb import Port, Verb, VerbContext
+from gateway.wire.fields import VerbFields
 from gateway.wire.frames import encode_push
 from gateway.wire.protocol import ReaderLimits
 
@@ -18,12 +18,12 @@ class Ping(Verb):
     limits: ReaderLimits | None = None
 
     @classmethod
-    def parse(cls, fields: Fields) -> Self:
+    def parse(cls, fields: VerbFields) -> Self:
         """See :meth:`.Verb.parse`."""
         wants_limits = fields.values.get("limits") is True
         return cls(limits=fields.limits if wants_limits else None, ref=fields.ref)
 
-    def answer(self, parts: Parts, reader: Port) -> None:
+    def answer(self, context: VerbContext, reader: Port) -> None:
         """Answer with ``pong``."""
         limits = None if self.limits is None else self.limits.public
         reader.push(encode_push("pong", ref=self.ref, limits=limits))

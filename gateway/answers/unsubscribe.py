@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from gateway.answers.verb import Parts, Port, Verb
+from gateway.answers.verb import Port, Verb, VerbContext
 from gateway.wire.frames import encode_push
 
 
@@ -12,7 +12,7 @@ from gateway.wire.frames import encode_push
 class Unsubscribe(Verb):
     """The end of the subscription to ``topic``."""
 
-    def answer(self, parts: Parts, reader: Port) -> None:
+    def answer(self, context: VerbContext, reader: Port) -> None:
         """Answer with ``unsubscribed``, also if the reader wasn't subscribed."""
         push = encode_push("unsubscribed", ref=self.ref, topic=self.topic)
         reader.unsubscribe(self.topic, push)

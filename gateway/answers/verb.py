@@ -1,7 +1,7 @@
 """A verb of a reader, the parts of a gateway that answer it, and the reader.
 
 Each verb is a class of its own in a module of its own; :mod:`gateway.answers.verbs` lists them. A
-verb uses a reader only through its :class:`Port`, and the gateway through its :class:`Parts`.
+verb uses a reader only through its :class:`Port`, and the gateway through its :class:`VerbContext`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, Self, TypeVar
 
 from gateway.answers.access import AuthState
-from gateway.answers.gate import Gate
+from gateway.answers.authenticator import Authenticator
 from gateway.answers.upstream import Upstream
 from gateway.memory.hub import Hub
 from gateway.past.mailbox import Mailboxes
@@ -21,8 +21,8 @@ from gateway.past.replay import Replay
 from gateway.past.resume import Resumes
 from gateway.past.rewind import Rewinds
 from gateway.process import measures
-from gateway.wire.fields import Fields
-from gateway.wire.protocol import Ref, Refusal, Subscribed, error_push
+from gateway.wire.fields import VerbFields
+from gateway.wire.protocol import Ref, Subscribed, VerbRefusal, error_push
 from newsfabric.closing import CloseReason
 from newsfabric.topics import TopicTable
 
@@ -38,12 +38,12 @@ class Verb(abc.ABC):
     ref: Ref = None
 
     @classmethod
-    def parse(cls, fields: Fields) -> Self:
+    def parse(cls, fields: VerbFields) -> Self:
         """Return the verb with these fields; BadVerb if one of them is wrong."""
         return cls(topic=fields.topic, ref=fields.ref)
 
     @abc.abstractmethod
-    def answer(self, parts: Parts, reader: Port) -> Pending | None:
+    def answer(self, context: VerbContext, reader: Port) -> Pending | None:
         """Answer now, or return a coroutine to await before the reader's next verb.
 
         The coroutine raises StoreError or LinkError if it can't answer now.
@@ -66,7 +66,7 @@ class Port(Protocol):
     async def read_when_room(self, read: Callable[[], Awaitable[Found]]) -> Found:
         """Return the result of ``read``, once there is room for it here or the reader is gone."""
 
-    def subscription_refusal(self, topic: str) -> Refusal | None:
+    def subscription_refusal(self, topic: str) -> VerbRefusal | None:
         """Return why the reader can't subscribe to ``topic``; None if not known here."""
 
     def push(self, push: bytes) -> None:
@@ -88,7 +88,7 @@ class Port(Protocol):
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
-class Parts:
+class VerbContext:
     """The parts of a gateway that answer verbs. ``can_serve`` returns whether the start of each log
     is known here; ``now`` is a clock in seconds since the epoch."""
 
@@ -99,7 +99,7 @@ class Parts:
     resumes: Resumes
     mailboxes: Mailboxes
     upstream: Upstream
-    gate: Gate
+    authenticator: Authenticator
     can_serve: Callable[[], bool]
     now: Callable[[], float] = time.time
 
@@ -122,12 +122,12 @@ def answer_with(
     return None
 
 
-def refuse(reader: Port, refusal: Refusal, verb: Verb | None = None) -> None:
+def refuse(reader: Port, refusal: VerbRefusal, verb: Verb | None = None) -> None:
     """Answer with the error push of ``refusal``, and count it."""
     reader.push(refusal_push(reader, refusal, verb))
 
 
-def refusal_push(reader: Port, refusal: Refusal, verb: Verb | None = None) -> bytes:
+def refusal_push(reader: Port, refusal: VerbRefusal, verb: Verb | None = None) -> bytes:
     """Return the error push of ``refusal``, which is counted; with the ``ref`` of ``verb``."""
     measures.ERRORS.labels(int(refusal.code)).inc(reader.reader_count)
     return error_push(refusal if verb is None else dataclasses.replace(refusal, ref=verb.ref))

@@ -19,8 +19,8 @@ from gateway.answers.ping import Ping
 from gateway.answers.subscribe import Subscribe
 from gateway.answers.unsubscribe import Unsubscribe
 from gateway.answers.verb import Verb
-from gateway.wire.fields import BadVerb, Fields, ref_of, topic_of
-from gateway.wire.protocol import ReaderLimits, Ref, Refusal
+from gateway.wire.fields import BadVerb, VerbFields, ref_of, topic_of
+from gateway.wire.protocol import ReaderLimits, Ref, VerbRefusal
 from newsfabric.closing import ErrorCode
 from newsfabric.messages.mailbox import MARK_KINDS
 from newsfabric.topics import TopicTable, is_topic
@@ -34,7 +34,7 @@ Topic = Literal["none", "named", "readable", "past"]
 Shared = Literal["nothing", "answer", "text"]
 
 
-class Row(NamedTuple):
+class VerbRow(NamedTuple):
     """The facts about a verb: its ``actions`` in a text, its ``label`` in the metric of verbs."""
 
     actions: tuple[str, ...]
@@ -45,19 +45,19 @@ class Row(NamedTuple):
 
 
 TABLE: Final = (
-    Row(("subscribe",), Subscribe, "past", "text", "subscribe"),
-    Row(("unsubscribe",), Unsubscribe, "named", "text", "unsubscribe"),
-    Row(("history",), History, "past", "text", "history"),
-    Row(MARK_KINDS, SetMark, "readable", "answer", "setmark"),
+    VerbRow(("subscribe",), Subscribe, "past", "text", "subscribe"),
+    VerbRow(("unsubscribe",), Unsubscribe, "named", "text", "unsubscribe"),
+    VerbRow(("history",), History, "past", "text", "history"),
+    VerbRow(MARK_KINDS, SetMark, "readable", "answer", "setmark"),
     # Each login is a try of its own, and each try counts.
-    Row(("login", "refresh"), LogIn, "none", "nothing", "login"),
-    Row(("ping",), Ping, "none", "text", "ping"),
+    VerbRow(("login", "refresh"), LogIn, "none", "nothing", "login"),
+    VerbRow(("ping",), Ping, "none", "text", "ping"),
 )
 BY_ACTION: Final = {action: row for row in TABLE for action in row.actions}
 BY_VERB: Final = {row.verb: row for row in TABLE}
 
 #: A reader's text, parsed.
-Intent = Verb | Refusal
+Intent = Verb | VerbRefusal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,9 +72,9 @@ class VerbParser:
         try:
             values = orjson.loads(data)
         except orjson.JSONDecodeError:
-            return Refusal(code=ErrorCode.BAD_REQUEST, reason="not JSON")
+            return VerbRefusal(code=ErrorCode.BAD_REQUEST, reason="not JSON")
         if not isinstance(values, dict):
-            return Refusal(code=ErrorCode.BAD_REQUEST, reason="a verb is a JSON object")
+            return VerbRefusal(code=ErrorCode.BAD_REQUEST, reason="a verb is a JSON object")
         return self.parse_object(values)
 
     def parse_object(self, values: Mapping[str, Any]) -> Intent:
@@ -86,7 +86,7 @@ class VerbParser:
         except BadVerb as bad:
             topic = values.get("topic")
             named = topic if isinstance(topic, str) and is_topic(topic) else None
-            return Refusal(code=bad.code, reason=bad.reason, topic=named, ref=ref)
+            return VerbRefusal(code=bad.code, reason=bad.reason, topic=named, ref=ref)
 
     def _verb(self, values: Mapping[str, Any], ref: Ref) -> Verb:
         action = values.get("action")
@@ -98,4 +98,4 @@ class VerbParser:
         topic = "" if row.topic == "none" else topic_of(values)
         if row.topic in ("readable", "past") and self.table.find(topic) is None:
             raise BadVerb("unknown topic", ErrorCode.UNKNOWN_TOPIC)
-        return row.verb.parse(Fields(values, topic, ref, self.table, self.limits))
+        return row.verb.parse(VerbFields(values, topic, ref, self.table, self.limits))

@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from gateway.answers.desk import Desk
-from gateway.answers.gate import Gate
+from gateway.answers.authenticator import Authenticator
+from gateway.answers.dispatcher import VerbDispatcher
 from gateway.answers.upstream import Upstream
 from gateway.answers.verbs import VerbParser
 from gateway.feed.broadcast import Broadcast
@@ -28,7 +28,7 @@ from gateway.process import measures
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import Tasks
 from gateway.readers.admission import Admission, Origins
-from gateway.readers.connection import Readers
+from gateway.readers.connection import OpenReaders
 from newsfabric.closing import REBALANCE
 from newsfabric.http.pace import RateLimit
 from newsfabric.process.service import Readiness
@@ -56,7 +56,7 @@ class Core:
         self.spawn = spawn = self._tasks.spawn
         self._evicted_early = 0
 
-        self.gate = Gate(settings, table, store, spawn=spawn, evict=self._evict)
+        self.authenticator = Authenticator(settings, table, store, spawn=spawn, evict=self._evict)
         self.races = Races(measures.COPIES, measures.LEAD)
         self.history_pace = RateLimit(settings.history_rate, free=settings.frontdesks)
         self.upstream = Upstream()
@@ -73,7 +73,7 @@ class Core:
             hub=hub,
             fanout=self.fanout,
             engine=self.engine,
-            gate=self.gate,
+            authenticator=self.authenticator,
             races=self.races,
             box=settings.name,
         )
@@ -105,7 +105,7 @@ class Core:
             spawn=spawn,
             clock=self.clock,
         )
-        self.desk = Desk(
+        self.dispatcher = VerbDispatcher(
             table=table,
             replay_bytes=settings.replay_bytes,
             hub=hub,
@@ -121,14 +121,14 @@ class Core:
                 clock=self.clock,
             ),
             upstream=self.upstream,
-            gate=self.gate,
+            authenticator=self.authenticator,
             can_serve=can_serve,
         )
-        self.readers = Readers(
+        self.readers = OpenReaders(
             settings=settings,
             verbs=VerbParser(table, settings.reader),
             hub=hub,
-            desk=self.desk,
+            dispatcher=self.dispatcher,
             clock=self.clock,
             spawn=spawn,
         )
@@ -144,20 +144,20 @@ class Core:
     @property
     def reader_count(self) -> int:
         """The number of readers connected now, here and in the data plane."""
-        return len(self.readers.open) + self.engine.tally.readers
+        return len(self.readers.open) + self.engine.totals.readers
 
     @property
     def connects(self) -> int:
         """The number of readers admitted since the start, here and in the data plane."""
-        return self.readers.connects + self.engine.tally.connects
+        return self.readers.connects + self.engine.totals.connects
 
     @property
     def deliveries(self) -> int:
         """The number of frames sent to readers since the start, here and in the data plane."""
-        return self.fanout.deliveries + self.engine.tally.deliveries
+        return self.fanout.deliveries + self.engine.totals.deliveries
 
     @property
-    def stranded(self) -> bool:
+    def is_stranded(self) -> bool:
         """True if readers are better served elsewhere, since the feed is silent."""
         return not self.admission.draining and self.feed.is_stranded
 
@@ -172,21 +172,21 @@ class Core:
         return Readiness.of(
             feed=self.feed.is_fresh,
             logs=self.follower.ready.is_set(),
-            logins=self.gate.ready,
+            logins=self.authenticator.ready,
             drain=not self.admission.draining,
-            dataplane=self.engine.is_there,
+            dataplane=self.engine.is_serving,
         )
 
-    async def look(self) -> None:
+    async def refresh_metrics(self) -> None:
         """Update :attr:`reader_count` and the gauges. Calls may overlap."""
-        await self.engine.look()
-        hub, tally, age = self.hub, self.engine.tally, self.feed.age
+        await self.engine.refresh_counters()
+        hub, totals, age = self.hub, self.engine.totals, self.feed.age
         measures.FEED_AGE.set(float("inf") if age is None else age)
         measures.CAPACITY.set(self.settings.capacity)
-        measures.OUTBOXES.set(self.readers.budget.waiting_bytes + tally.get("outbox_bytes"))
+        measures.OUTBOXES.set(self.readers.budget.waiting_bytes + totals.get("outbox_bytes"))
         measures.TOPICS.set(len(hub.topics))
         measures.MEMORY.set(hub.topics.memory_bytes)
-        measures.IDENTITIES.set(tally.get("identities", len(hub.seen)))
+        measures.IDENTITIES.set(totals.get("identities", len(hub.seen)))
         before, self._evicted_early = self._evicted_early, hub.seen.evicted_early
         measures.EVICTED_EARLY.inc(self._evicted_early - before)
         measures.LOGS.set(len(hub.logs))
@@ -196,10 +196,10 @@ class Core:
         measures.HOLES.set(len(missing))
 
     async def close(self) -> None:
-        """End every task, and release the data plane, the gate and the store."""
+        """End every task, and release the data plane, the logins and the store."""
         self.engine.close()
         await self._tasks.close()
-        await self.gate.close()
+        await self.authenticator.close()
         await self.store.close()
 
     def _evict(self, revoked: Sequence[tuple[str, int]]) -> None:

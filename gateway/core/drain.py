@@ -40,7 +40,7 @@ _MOST_ASKED: Final = 16
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Spread:
+class DrainSchedule:
     """A schedule: ``readers`` evenly over ``seconds``, or longer if that exceeds ``per_second``."""
 
     readers: int
@@ -58,13 +58,13 @@ class Spread:
             return self.readers
         return min(self.readers, math.floor(self.readers * max(0.0, elapsed) / self.duration))
 
-    def turns(self, clock: Callable[[], float]) -> Iterator[int]:
-        """Yield how many readers to tell now, until all are told; the first step is the start."""
-        started, told = clock(), 0
-        while told < self.readers:
+    def batches(self, clock: Callable[[], float]) -> Iterator[int]:
+        """Yield how many readers to send away now, until all are; the first step is the start."""
+        started, yielded = clock(), 0
+        while yielded < self.readers:
             due = self.due(clock() - started)
-            yield due - told
-            told = due
+            yield due - yielded
+            yielded = due
 
 
 async def drain(core: Core) -> None:
@@ -78,9 +78,9 @@ async def drain(core: Core) -> None:
 
 async def _drain_here(core: Core) -> None:
     readers, settings = core.readers, core.settings
-    pace = Spread(len(readers.open), settings.drain_seconds, settings.drain_per_second)
+    pace = DrainSchedule(len(readers.open), settings.drain_seconds, settings.drain_per_second)
     logger.info("draining %d readers in %.1f s", pace.readers, pace.duration if pace.readers else 0)
-    for count in pace.turns(core.clock):
+    for count in pace.batches(core.clock):
         readers.send_away(count, DRAIN, _AGAIN_MS)
         await asyncio.sleep(_STEP)
     # Readers whose handshakes were under way when the drain began.
@@ -94,33 +94,33 @@ async def rebalance(core: Core, own: str) -> None:
     """Send readers away whenever they are better served elsewhere. Never return.
 
     ``own``: the WebSocket URL by which this gateway is listed in ``endpoints.json``."""
-    backoff, said = Backoff(base=1.0, cap=10.0), False
+    backoff, has_logged = Backoff(base=1.0, cap=10.0), False
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
-        if not core.stranded:
-            said = False
+        if not core.is_stranded:
+            has_logged = False
             continue
-        await core.look()
+        await core.refresh_metrics()
         if not core.reader_count:
             continue
         if await _others_are_ready(core, own):
             backoff.succeeded(core.clock())
             await _leave(core, own)
-        elif core.stranded:
-            if not said:
+        elif core.is_stranded:
+            if not has_logged:
                 logger.warning("no feed here nor elsewhere: %d readers stay", core.reader_count)
-            said = True
+            has_logged = True
             await asyncio.sleep(backoff.failed(core.clock()))
 
 
 async def _leave(core: Core, own: str) -> None:
     """Send all current readers away, until the feed is back or no other gateway is ready."""
     settings = core.settings
-    pace = Spread(core.reader_count, settings.drain_seconds, settings.drain_per_second)
+    pace = DrainSchedule(core.reader_count, settings.drain_seconds, settings.drain_per_second)
     logger.warning("no feed: %d readers are sent to other boxes", pace.readers)
     asked = core.clock()
-    for count in pace.turns(core.clock):
-        if not core.stranded:
+    for count in pace.batches(core.clock):
+        if not core.is_stranded:
             return
         if core.clock() - asked > _ASK_AGAIN:
             if not await _others_are_ready(core, own):

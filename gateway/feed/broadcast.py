@@ -8,7 +8,7 @@ import functools
 import time
 from collections.abc import Callable
 
-from gateway.answers.gate import Gate
+from gateway.answers.authenticator import Authenticator
 from gateway.feed.engine import Engine
 from gateway.feed.fanout import Fanout
 from gateway.memory.hub import Hub
@@ -30,7 +30,7 @@ class Broadcast:
     hub: Hub
     fanout: Fanout
     engine: Engine
-    gate: Gate
+    authenticator: Authenticator
     races: Races
     box: str
 
@@ -49,7 +49,7 @@ class Broadcast:
         """
         if publication.envelope.topic == REVOKED:
             # From the feed or from the store: a revocation is for gateways, not for readers.
-            self.gate.apply_revocations([publication.envelope])
+            self.authenticator.apply_revocations([publication.envelope])
             self._published(publication, sighting, done)
             return
         audience = self.hub.topics.audience(publication.envelope.topic)

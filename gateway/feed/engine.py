@@ -33,10 +33,10 @@ class Engine:
         #: The pid of the other process; None if there is none.
         self.pid: int | None = None
         #: The counters of the other process.
-        self.tally = Totals()
+        self.totals = Totals()
 
     @property
-    def is_there(self) -> bool:
+    def is_serving(self) -> bool:
         """True while the other process, if there is one, serves its readers."""
         return True
 
@@ -50,8 +50,8 @@ class Engine:
     def send_away(self, count: int) -> None:
         """Have ``count`` readers, or all if there are fewer, connect to another box."""
 
-    async def look(self) -> None:
-        """Update :attr:`tally`."""
+    async def refresh_counters(self) -> None:
+        """Update :attr:`totals`."""
 
     async def drain(self) -> None:
         """Send all readers away, and return when they are gone."""

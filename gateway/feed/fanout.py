@@ -13,7 +13,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterator
 
-from gateway.memory.kept_topics import Audience, Subscription
+from gateway.memory.kept_topics import Audience, TopicSubscription
 from gateway.process import measures
 from gateway.wire.publication import Publication
 from newsfabric.closing import INTERNAL
@@ -24,10 +24,10 @@ logger = logging.getLogger(__name__)
 @dataclasses.dataclass(slots=True)
 class _Job:
     publication: Publication
-    groups: Iterator[tuple[str, tuple[Subscription, ...]]]
+    groups: Iterator[tuple[str, tuple[TopicSubscription, ...]]]
     done: Callable[[], None]
     transport: str = ""
-    group: tuple[Subscription, ...] = ()
+    group: tuple[TopicSubscription, ...] = ()
     # The number of members of ``group`` that are done.
     at: int = 0
 
@@ -71,7 +71,7 @@ class Fanout:
         publication = job.publication
         part = job.group[job.at : job.at + budget]
         job.at += len(part)
-        frame = publication.frame(part[0].subscriber.variant)
+        frame = publication.frame(part[0].subscriber.framing)
         sent = taken = 0
         for subscription in part:
             if subscription.active:

@@ -80,10 +80,10 @@ class Feed:
         await self.follower.begun.wait()
         await link.on_connect(topology.declare_retail)
         self._consumer = await link.consumer(
-            topology.GATEWAY_QUEUE, self.take, prefetch=self.settings.prefetch
+            topology.GATEWAY_QUEUE, self.on_delivery, prefetch=self.settings.prefetch
         )
 
-    def take(self, delivery: Delivery) -> None:
+    def on_delivery(self, delivery: Delivery) -> None:
         """Handle a message from the link; acknowledge it when its fan-out is done."""
         topic = delivery.message.topic
         try:
@@ -93,7 +93,7 @@ class Feed:
             elif topic.startswith(_TICKS):
                 self._tick(delivery)
         except ValueError as exc:
-            self._complain(topic, exc)
+            self._log_undecodable(topic, exc)
         self._ack(delivery)
 
     def _publish(self, delivery: Delivery) -> bool:
@@ -106,9 +106,9 @@ class Feed:
         way = hops(delivery.message.properties.headers)
         sighting = self.races.came(envelope, way, clock_ms())
         log, routed_ms = log_of(envelope), ms_of_id(envelope.id)
-        known = self.follower.heard(log, envelope.seq, low, sent_ms=routed_ms)
-        if self._waits(envelope, known):
-            measures.LEFT.inc()
+        known = self.follower.note_report(log, envelope.seq, low, sent_ms=routed_ms)
+        if self._is_left_to_follower(envelope, known):
+            measures.LEFT_TO_FOLLOWER.inc()
             return False
         publication = self.hub.offer(envelope, time.time())
         if publication is None:
@@ -117,14 +117,14 @@ class Feed:
         self.broadcast.publish(publication, sighting, functools.partial(self._ack, delivery))
         return True
 
-    def _waits(self, envelope: Envelope, known: KnownLog) -> bool:
+    def _is_left_to_follower(self, envelope: Envelope, known: KnownLog) -> bool:
         """Return whether the message is left to the follower, which reads it from the store.
 
         A message so old must be looked up first (:mod:`gateway.past.late`). And from a log with too
         many holes, no message is taken that makes one more.
         """
         time_ms = self.hub.logs.times.latest_ms(clock_ms(), self.clock())
-        if is_late(envelope, time_ms) and not self.hub.knows(envelope):
+        if is_late(envelope, time_ms) and not self.hub.was_published(envelope):
             return True
         beyond = envelope.seq > known.seen.top + 1
         return beyond and len(known.seen) >= self.hub.logs.limits.runs
@@ -132,7 +132,7 @@ class Feed:
     def _tick(self, delivery: Delivery) -> None:
         tick = decode_tick(delivery.message)
         log = Log(tick.origin, tick.router, tick.epoch)
-        self.follower.ticked(log, tick.seq, tick.low, sent_ms=tick.sent_ms)
+        self.follower.note_tick(log, tick.seq, tick.low, sent_ms=tick.sent_ms)
         if tick.origin == self.settings.region:
             self._ticked_at = self.clock()
 
@@ -140,7 +140,7 @@ class Feed:
         if self._consumer is not None:
             self._consumer.ack(delivery)
 
-    def _complain(self, topic: str, exc: ValueError) -> None:
+    def _log_undecodable(self, topic: str, exc: ValueError) -> None:
         measures.UNDECODABLE.inc()
         self._undecodable += 1
         if self._undecodable & (self._undecodable - 1) == 0:

@@ -19,8 +19,8 @@ from typing import Final
 
 from gateway.feed.broadcast import Broadcast
 from gateway.logs.known_log import KnownLog
-from gateway.logs.logs import LeftLogs
-from gateway.logs.reading import LOOK_SECONDS, LogReadiness, Read, Reading
+from gateway.logs.logs import LogsSnapshot
+from gateway.logs.reading import LOOK_SECONDS, LogReadiness, Read, ReadSchedule
 from gateway.logs.unlisted import Unlisted
 from gateway.memory.hub import Hub
 from gateway.past.late import LateCopies, clusters, is_ahead, is_late
@@ -68,27 +68,27 @@ class Follower:
         #: Set once messages routed in our region reach our readers: :class:`.LogReadiness`.
         self.ready = asyncio.Event()
         region, self._logs = self.settings.region, self.hub.logs
-        self._reading = Reading(self._logs, region)
+        self._reading = ReadSchedule(self._logs, region)
         self._under_way = 0
         # Set when a number is found to be missing.
-        self._lacks = asyncio.Event()
+        self._missing_event = asyncio.Event()
         self._readiness = LogReadiness(self._logs, region)
         self._late = LateCopies(self.store, self._logs, self.settings, self.clock)
         #: Logs that the directory doesn't list, so they belong to no router.
         self.unlisted = Unlisted()
-        self._too_far = 0
+        self._disbelieved = 0
         self._failing = LineLimit()
-        self._strange = LineLimit()
+        self._anomalies = LineLimit()
 
-    def begin(self, left: LeftLogs | None = None) -> None:
+    def begin(self, left: LogsSnapshot | None = None) -> None:
         """Start, with the logs that a previous control plane left, if there was one."""
         if left is not None:
-            self._logs.take(left, now=self.clock())
+            self._logs.restore(left, now=self.clock())
             self.begun.set()
         self.spawn(self._follow_directory())
         self.spawn(self._follow_logs())
 
-    async def readied(self, seconds: float) -> None:
+    async def wait_until_ready(self, seconds: float) -> None:
         """Return when :attr:`ready` is set, or after ``seconds`` seconds."""
         try:
             async with asyncio.timeout(seconds):
@@ -96,19 +96,19 @@ class Follower:
         except TimeoutError:
             logger.warning("not all logs of our region are heard yet: not ready until they are")
 
-    def heard(self, log: Log, seq: int, low: int, *, sent_ms: int) -> KnownLog:
+    def note_report(self, log: Log, seq: int, low: int, *, sent_ms: int) -> KnownLog:
         """Note a message of ``log`` from the feed, or a tick whose last number is ``seq``."""
         now = self.clock()
-        self._late.heard(log.region, now)
-        known = self._logs.heard(log, seq, min(low, seq), sent_ms=sent_ms, now=now)
-        if known.lacks:
-            self._lacks.set()
+        self._late.note_feed(log.region, now)
+        known = self._logs.note_report(log, seq, min(low, seq), sent_ms=sent_ms, now=now)
+        if known.has_missing:
+            self._missing_event.set()
         return known
 
-    def ticked(self, log: Log, seq: int, low: int, *, sent_ms: int) -> None:
-        """Note a tick of ``log``: as :meth:`heard`, and for readiness."""
-        self.heard(log, seq, low, sent_ms=sent_ms)
-        self._readiness.ticked(log, seq)
+    def note_tick(self, log: Log, seq: int, low: int, *, sent_ms: int) -> None:
+        """Note a tick of ``log``: as :meth:`note_report`, and for readiness."""
+        self.note_report(log, seq, low, sent_ms=sent_ms)
+        self._readiness.note_tick(log, seq)
 
     async def _follow_directory(self) -> None:
         backoff = Backoff(base=0.2, cap=5.0)
@@ -120,7 +120,7 @@ class Follower:
                 backoff.succeeded(self.clock())
             except Exception as exc:
                 # Any error of a store: the next try may succeed.
-                self._complain("the directory of logs can't be read", exc)
+                self._log_failure("the directory of logs can't be read", exc)
                 pause = max(pause, backoff.failed(self.clock()))
             # Gateways that started together should not read at the same moment for ever.
             await asyncio.sleep(random.uniform(0.5, 1.0) * pause)  # noqa: S311 - jitter
@@ -151,45 +151,47 @@ class Follower:
         for row in rows:
             self._logs.learn(row, now=now)
         if not self.ready.is_set():
-            self._readiness.read(rows, now)
+            self._readiness.note_directory(rows, now)
         self._logs.directory_read(clock_ms(), now)
         self.begun.set()
         if self._logs.missing():
-            self._lacks.set()
-        self._say_what_is_strange(now)
+            self._missing_event.set()
+        self._log_anomalies(now)
 
-    def _say_what_is_strange(self, now: float) -> None:
+    def _log_anomalies(self, now: float) -> None:
         """Log a warning for logs that no directory lists, and for times that aren't believed."""
-        for log in self.unlisted.read(self._logs.unfinished(), now):
-            self._say(f"{log.region:.80}: no directory lists {log.router:.80} of {log.epoch}")
-        too_far, self._too_far = self._too_far, self._logs.times.too_far
-        if too_far != self._too_far:
-            measures.TOO_FAR.inc(self._too_far - too_far)
-            self._say("a router's time is more than a day ahead: it isn't believed")
+        for log in self.unlisted.note_directory(self._logs.unfinished(), now):
+            self._log_anomaly(
+                f"{log.region:.80}: no directory lists {log.router:.80} of {log.epoch}"
+            )
+        too_far, self._disbelieved = self._disbelieved, self._logs.times.disbelieved
+        if too_far != self._disbelieved:
+            measures.TOO_FAR.inc(self._disbelieved - too_far)
+            self._log_anomaly("a router's time is more than a day ahead: it isn't believed")
 
-    def _say(self, what: str) -> None:
-        unsaid = self._strange.may_log(self.clock())
-        if unsaid is not None:
-            logger.warning("%s (and %d more such lines)", what, unsaid)
+    def _log_anomaly(self, what: str) -> None:
+        skipped_lines = self._anomalies.may_log(self.clock())
+        if skipped_lines is not None:
+            logger.warning("%s (and %d more such lines)", what, skipped_lines)
 
     async def _follow_logs(self) -> None:
         reading = self._reading
         await self.begun.wait()
         while True:
-            for read in reading.due(self.clock(), at_most=_READS - self._under_way):
+            for read in reading.next_reads(self.clock(), at_most=_READS - self._under_way):
                 self._under_way += 1
                 self.spawn(self._read(read))
             if self._readiness.is_reached():
                 self.ready.set()
-            seconds = reading.rest() if self.ready.is_set() else LOOK_SECONDS
+            seconds = reading.pause_seconds() if self.ready.is_set() else LOOK_SECONDS
             if seconds <= LOOK_SECONDS:
                 # While numbers are missing, each message of the feed would wake this task.
                 await asyncio.sleep(seconds)
                 continue
-            self._lacks.clear()
+            self._missing_event.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await self._lacks.wait()
+                    await self._missing_event.wait()
 
     async def _read(self, read: Read) -> None:
         found, rows, at = 0, 0, 0
@@ -199,18 +201,18 @@ class Follower:
                 while at <= last:
                     async with asyncio.timeout(self.settings.store_timeout):
                         page = await self.store.numbers(
-                            read.log, first=at, last=last, limit=_PAGE, at_home=read.at_home
+                            read.log, first=at, last=last, limit=_PAGE, at_home=read.in_own_region
                         )
                     measures.READ_NUMBERS.inc(len(page))
-                    found += await self._deal(read.log, page)
+                    found += await self._process_page(read.log, page)
                     rows += len(page)
                     at = max(at, page[-1].seq) + 1 if len(page) == _PAGE else last + 1
                 if rows >= _MOST_ROWS:
                     break
         except Exception as exc:
             # Any error of a store: the next try may succeed, and readers are still served.
-            where = f" at {read.log.region}" if read.at_home else ""
-            self._complain(f"numbers of {read.log.router:.80} can't be read{where}", exc)
+            where = f" at {read.log.region}" if read.in_own_region else ""
+            self._log_failure(f"numbers of {read.log.router:.80} can't be read{where}", exc)
             self._reading.failed(read, self.clock())
             return
         finally:
@@ -220,7 +222,7 @@ class Follower:
             measures.REPAIR.observe(now - read.since)
         self._reading.done(read, upto=at - 1, found=found, now=now)
 
-    async def _deal(self, log: Log, page: Iterable[Number]) -> int:
+    async def _process_page(self, log: Log, page: Iterable[Number]) -> int:
         """Publish the missing messages of ``page``; return how many of its numbers need no further
         read."""
         known = self._logs.find(log)
@@ -230,13 +232,13 @@ class Follower:
         prompt: list[Envelope] = []
         by_topic: dict[str, list[Envelope]] = collections.defaultdict(list)
         before, wall_ms, now = known.seen.numbers, clock_ms(), self.clock()
-        reached_ms = self._logs.times.reached_ms(log.region, wall_ms, now)
+        reached_ms = self._logs.times.reported_ms(log.region, wall_ms, now)
         # A message read here may be older than it looks, by the spread: its region's clocks may
         # have been furthest ahead while nothing was heard of it. Messages of the feed are minutes
         # old at most.
         time_ms = self._logs.times.latest_ms(wall_ms, now) + self._spread_ms()
         for number in page:
-            if known.has(number.seq) or number.state is NumberState.HALF:
+            if known.is_done(number.seq) or number.state is NumberState.HALF:
                 continue
             envelope = number.envelope
             if envelope is None or log_of(envelope) != log or not is_sound(envelope):
@@ -246,48 +248,50 @@ class Follower:
             if is_ahead(ms_of_id(envelope.id), reached_ms):
                 # Stays missing until its region reports such a time, in the next tick or row.
                 continue
-            known.doubt(number.seq)
-            if is_late(envelope, time_ms) and not self.hub.knows(envelope):
+            known.note_may_end_void(number.seq)
+            if is_late(envelope, time_ms) and not self.hub.was_published(envelope):
                 by_topic[envelope.topic].append(envelope)
             else:
                 prompt.append(envelope)
-        await self._give(prompt)
+        await self._publish_all(prompt)
         topics = list(by_topic)
         for start in range(0, len(topics), _TOPICS):
             some = topics[start : start + _TOPICS]
-            await asyncio.gather(*(self._deal_with_late(topic, by_topic[topic]) for topic in some))
+            await asyncio.gather(*(self._process_late(topic, by_topic[topic]) for topic in some))
         return known.seen.numbers - before
 
     def _spread_ms(self) -> int:
         return self._logs.times.spread_ms(clock_ms(), self.clock())
 
-    async def _deal_with_late(self, topic: str, messages: Sequence[Envelope]) -> None:
+    async def _process_late(self, topic: str, messages: Sequence[Envelope]) -> None:
         """Publish those late ``messages`` of which no other copy was given here before."""
         measures.LATE.inc(len(messages))
         spread_ms = self._spread_ms()
         for some in clusters(messages, spread_ms):
             try:
-                given = await self._late.given(topic, some, spread_ms)
+                given = await self._late.already_given(topic, some, spread_ms)
             except (StoreError, TimeoutError) as exc:
                 # Unknown whether copies were given: the messages stay missing.
-                self._complain("late messages can't be looked up", exc)
+                self._log_failure("late messages can't be looked up", exc)
                 return
             for one in some:
-                if one.identity in given and not self._logs.has(log_of(one), one.seq):
-                    self.hub.drop(one)
-            await self._give(one for one in some if one.identity not in given)
+                if one.identity in given and not self._logs.is_done(log_of(one), one.seq):
+                    self.hub.note_duplicate(one)
+            await self._publish_all(one for one in some if one.identity not in given)
 
-    async def _give(self, messages: Iterable[Envelope]) -> None:
+    async def _publish_all(self, messages: Iterable[Envelope]) -> None:
         """Publish ``messages``, and return when they have reached their readers."""
         given = [done for one in messages if (done := self.broadcast.publish_found(one))]
         measures.RECOVERED.inc(len(given))
         for done in given:
             await done.wait()
 
-    def _complain(self, what: str, problem: Exception) -> None:
+    def _log_failure(self, what: str, problem: Exception) -> None:
         measures.LOG_FAILURES.inc()
-        unsaid = self._failing.may_log(self.clock())
-        if unsaid is not None:
+        skipped_lines = self._failing.may_log(self.clock())
+        if skipped_lines is not None:
             ours = None if isinstance(problem, (StoreError, TimeoutError)) else problem
             why = str(problem) or "the store doesn't answer"
-            logger.warning("%s, trying again (and %d more): %s", what, unsaid, why, exc_info=ours)
+            logger.warning(
+                "%s, trying again (and %d more): %s", what, skipped_lines, why, exc_info=ours
+            )

@@ -2,14 +2,14 @@
 
 Numbers decide everything; times only bound searches. A number is **seen** when it was offered to
 the hub, or is void. **Start** is where the log begins for this gateway: numbers up to it are past.
-The **mark** is the number up to which all are seen, or past. A number is **doubtful** when a read
+The **mark** is the number up to which all are seen, or past. A number **may end void** when a read
 beyond low found it and its message was given: the log may yet be closed without it.
-docs/design/0028 has the rules, with examples (doubtful: "Rules that the model taught", number 7).
+docs/design/0028 has the rules, with examples (this one: "Rules that the model taught", number 7).
 
 Example. A gateway starts when low is 2, so start and mark are 2. Numbers 3 and 5 arrive, and a tick
 reports low 5: the mark is 3, and 4 is missing. Number 4 is read, and the mark is 5. The router
-falls silent. Its tail is read: 6 and 8 are found and given, and both are doubtful. The log is
-closed: ended 7, void 6. So 7 is missing. 6 and 8 stay doubtful: other gateways may skip them.
+falls silent. Its tail is read: 6 and 8 are found and given, and both may end void. The log is
+closed: ended 7, void 6. So 7 is missing. 6 did and 8 may end void: other gateways may skip them.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _SILENT_AFTER: Final = 2.0
 _TIMES: Final = 50
 
 
-class Left(NamedTuple):
+class LogSnapshot(NamedTuple):
     """The state of a log that a control plane leaves to its successor."""
 
     log: Log
     start: int
     seen: tuple[Run, ...]
-    passed: tuple[Run, ...]
+    skipped: tuple[Run, ...]
     low: int
     ended: int | None
     voids: tuple[Run, ...]
@@ -94,14 +94,14 @@ class KnownLog:
     log: Log
     start: int
     #: When its last message or tick arrived.
-    heard_at: float
+    last_report_at: float
     extent: Extent = dataclasses.field(default_factory=Extent)
     #: All numbers up to the mark, and the seen ones beyond it.
     seen: Runs = dataclasses.field(default_factory=Runs)
     #: Numbers that no reader here was given, since they are void.
-    passed: Runs = dataclasses.field(default_factory=Runs)
+    skipped: Runs = dataclasses.field(default_factory=Runs)
     #: Numbers that were read beyond low and given: each may end void, or has.
-    doubtful: Runs = dataclasses.field(default_factory=Runs)
+    may_end_void: Runs = dataclasses.field(default_factory=Runs)
     #: By the router's clock: messages beyond the mark were routed at this time or later.
     whole_ms: int = 0
     mark: int = dataclasses.field(init=False, default=0)
@@ -122,7 +122,7 @@ class KnownLog:
         """Return the start of the log for a gateway that finds ``row`` when it starts."""
         return row.low if row.ended is None else row.ended
 
-    def saw(self, number: int) -> None:
+    def mark_seen(self, number: int) -> None:
         """Note that ``number`` was offered to the hub."""
         if number > self.mark:
             self.seen.add(number, number)
@@ -131,20 +131,20 @@ class KnownLog:
     def skip(self, first: int, last: int) -> None:
         """Pass over numbers that are void: those that weren't given aren't missing any more."""
         for hole in list(self.seen.holes(first, last)):
-            self.passed.add(*hole)
+            self.skipped.add(*hole)
             self.seen.add(*hole)
         self._advance()
 
-    def heard(self, number: int, low: int, *, sent_ms: int, now: float) -> None:
+    def note_report(self, number: int, low: int, *, sent_ms: int, now: float) -> None:
         """Note a message of its router, or a tick whose last number is ``number``.
 
         ``sent_ms`` is by the router's clock: when it sent the tick, or the time in the message's
         id, at which the message got its number.
         """
-        self.heard_at = now
+        self.last_report_at = now
         if low > self.extent.low:
             self.extent.low = low
-            if self.doubtful:
+            if self.may_end_void:
                 self._settle()
         if number > self.mark:
             self._times.append((number, sent_ms))
@@ -158,31 +158,33 @@ class KnownLog:
         self._settle()
         return True
 
-    def doubt(self, number: int) -> None:
+    def note_may_end_void(self, number: int) -> None:
         """Note that ``number``, which a read has found, will be given to readers."""
         if not self.extent.is_settled(number):
-            self.doubtful.add(number, number)
+            self.may_end_void.add(number, number)
 
-    def has(self, number: int) -> bool:
+    def is_done(self, number: int) -> bool:
         """Return whether ``number`` is seen or past, so that nothing needs to be done about it."""
         return number <= self.mark or number in self.seen
 
-    def gave(self, number: int) -> bool:
+    def was_given(self, number: int) -> bool:
         """Return whether its message was given to readers here, or is before the start."""
-        return self.has(number) and number not in self.passed
+        return self.is_done(number) and number not in self.skipped
 
-    def stays(self, number: int) -> bool:
+    def cannot_end_void(self, number: int) -> bool:
         """Return whether ``number``, if it is a message, is one at every gateway: it is settled, or
         its router has published it."""
-        return self.extent.is_settled(number) or (self.gave(number) and number not in self.doubtful)
+        return self.extent.is_settled(number) or (
+            self.was_given(number) and number not in self.may_end_void
+        )
 
     @property
     def is_whole(self) -> bool:
         """True if the log has ended and all of it was seen."""
-        return self.extent.ended is not None and not self.lacks
+        return self.extent.ended is not None and not self.has_missing
 
     @property
-    def lacks(self) -> bool:
+    def has_missing(self) -> bool:
         """True if numbers are :meth:`missing`."""
         return self.mark < self.extent.certain
 
@@ -196,7 +198,7 @@ class KnownLog:
 
     def is_silent(self, now: float) -> bool:
         """Return whether its router may be gone: then no tick reports numbers beyond ``low``."""
-        return self.extent.ended is None and now - self.heard_at > _SILENT_AFTER
+        return self.extent.ended is None and now - self.last_report_at > _SILENT_AFTER
 
     def tail(self) -> list[Run]:
         """Return the numbers that may exist beyond ``low`` of a silent log; they are read in its
@@ -204,31 +206,31 @@ class KnownLog:
         dead, no router will close the log."""
         return self.holes(self.extent.low + 1, self.seen.top + self.window + 1)
 
-    def left(self) -> Left:
+    def snapshot(self) -> LogSnapshot:
         """Return the state that a control plane leaves to its successor."""
         extent = self.extent
-        seen, passed, voids = map(tuple, (self.seen, self.passed, extent.voids))
+        seen, passed, voids = map(tuple, (self.seen, self.skipped, extent.voids))
         rest = extent.low, extent.ended, voids, self.whole_ms
-        return Left(self.log, self.start, seen, passed, *rest)
+        return LogSnapshot(self.log, self.start, seen, passed, *rest)
 
     @classmethod
-    def of(cls, left: Left, *, now: float) -> KnownLog:
+    def restore(cls, left: LogSnapshot, *, now: float) -> KnownLog:
         """Return the log that another control plane has left. Here it isn't known which numbers
-        were read: so every seen number is doubtful, unless it is settled."""
+        were read: so every seen number may end void, unless it is settled."""
         extent = Extent(left.low, left.ended, Runs(left.voids))
-        numbers = Runs(left.seen), Runs(left.passed), Runs(left.seen)
+        numbers = Runs(left.seen), Runs(left.skipped), Runs(left.seen)
         return cls(left.log, left.start, now, extent, *numbers, left.whole_ms)
 
     def _settle(self) -> None:
-        """Apply newly settled numbers: pass over the void ones, of a closed log. A doubtful number
-        stays doubtful only if it may still end void, or has."""
+        """Apply newly settled numbers: pass over the void ones, of a closed log. Keep in
+        ``may_end_void`` only numbers that still may, or have."""
         voids = self.extent.voids
         for first, last in voids:
             self.skip(first, last)
         for past in voids.within(1, self.start):
-            self.passed.add(*past)
-        unsettled = self.extent.unsettled(self.doubtful)
-        self.doubtful = Runs(given for run in unsettled for given in self.passed.holes(*run))
+            self.skipped.add(*past)
+        unsettled = self.extent.unsettled(self.may_end_void)
+        self.may_end_void = Runs(given for run in unsettled for given in self.skipped.holes(*run))
 
     def _advance(self) -> None:
         mark = self.seen.unbroken

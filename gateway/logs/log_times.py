@@ -39,7 +39,7 @@ _UNHEARD_MS: Final = 3_600_000
 _MOST_REGIONS: Final = 64
 
 
-class _Told:
+class _ReportedTimes:
     """Times that routers have reported, by region."""
 
     def __init__(self) -> None:
@@ -49,12 +49,12 @@ class _Told:
         # arrives after a cut reports old times, and lowers no lead.
         self.leads: dict[str, int] = {}
 
-    def find(self, region: str, ms: int) -> None:
+    def add_row(self, region: str, ms: int) -> None:
         if region in self.known or len(self.known) < _MOST_REGIONS:
             self.known[region] = max(ms, self.known.get(region, 0))
 
-    def tell(self, region: str, ms: int, lead_ms: int) -> None:
-        self.find(region, ms)
+    def add_report(self, region: str, ms: int, lead_ms: int) -> None:
+        self.add_row(region, ms)
         if region in self.known:
             self.leads[region] = max(lead_ms, self.leads.get(region, lead_ms))
 
@@ -63,19 +63,19 @@ class LogTimes:
     """The times of all regions. ``wall_ms`` is our clock, ``now`` a monotonic clock in seconds."""
 
     #: By more than this no router's clock is wrong.
-    apart_ms: ClassVar[int] = 86_400_000
+    max_clock_error_ms: ClassVar[int] = 86_400_000
 
     def __init__(self) -> None:
         # Times that aren't too far ahead of our clock's last reading, and times that are.
-        self._near, self._far = _Told(), _Told()
+        self._near, self._far = _ReportedTimes(), _ReportedTimes()
         self._wall_ms: int | None = None
         # The largest lead that a predecessor has left.
         self._left_ms: int | None = None
         #: Number of reported times that were too far ahead.
-        self.too_far = 0
+        self.disbelieved = 0
         #: The smallest lead of a time on the feed, a predecessor's included. Rows of the directory
         #: don't count here: they arrive hours late.
-        self.least_ms: int | None = None
+        self.min_lead_ms: int | None = None
 
     @property
     def known(self) -> tuple[tuple[str, int], ...]:
@@ -83,37 +83,38 @@ class LogTimes:
         return tuple(sorted(self._known().items()))
 
     @property
-    def lead_ms(self) -> int | None:
+    def max_lead_ms(self) -> int | None:
         """The lead of the latest time over ``now`` in ms, for a successor; None if no time was
         reported."""
         return max([*self._left(), *(self._near.leads or self._far.leads).values()], default=None)
 
-    def take(
-        self, lead_ms: int | None, known: Iterable[tuple[str, int]], least_ms: int | None
+    def restore(
+        self, max_lead_ms: int | None, known: Iterable[tuple[str, int]], min_lead_ms: int | None
     ) -> None:
-        """Continue from :attr:`lead_ms`, :attr:`known` and :attr:`least_ms` of a predecessor."""
-        self._left_ms, self.least_ms = lead_ms, least_ms
+        """Continue from a predecessor's :attr:`max_lead_ms`, :attr:`known` and
+        :attr:`min_lead_ms`."""
+        self._left_ms, self.min_lead_ms = max_lead_ms, min_lead_ms
         for region, ms in known:
-            self.found(region, ms)
+            self.note_row(region, ms)
 
-    def found(self, region: str, ms: int) -> None:
+    def note_row(self, region: str, ms: int) -> None:
         """Note the time ``ms`` of a row found at the start; the age of the row is unknown."""
-        self._told_by(ms).find(region, ms)
+        self._times_for(ms).add_row(region, ms)
 
-    def told(self, region: str, ms: int, now: float) -> None:
+    def note_report(self, region: str, ms: int, now: float) -> None:
         """Note the time ``ms`` that a message, a tick or a moved row reports."""
-        told = self._told_by(ms)
-        self.too_far += told is self._far
-        told.tell(region, ms, _lead_ms(ms, now))
+        reported = self._times_for(ms)
+        self.disbelieved += reported is self._far
+        reported.add_report(region, ms, _lead_ms(ms, now))
 
-    def heard(self, region: str, ms: int, now: float) -> None:
+    def note_feed(self, region: str, ms: int, now: float) -> None:
         """Note the time ``ms`` of a message or a tick on the feed. It was sent minutes ago at most,
         since no queue holds it for longer."""
-        self.told(region, ms, now)
-        if self._wall_ms is not None and abs(ms - self._wall_ms) > self.apart_ms:
+        self.note_report(region, ms, now)
+        if self._wall_ms is not None and abs(ms - self._wall_ms) > self.max_clock_error_ms:
             return
         lead_ms = _lead_ms(ms, now)
-        self.least_ms = lead_ms if self.least_ms is None else min(self.least_ms, lead_ms)
+        self.min_lead_ms = lead_ms if self.min_lead_ms is None else min(self.min_lead_ms, lead_ms)
 
     def spread_ms(self, wall_ms: int, now: float) -> int:
         """Return by how many ms the times of two routers may have differed at one moment, as far as
@@ -125,8 +126,8 @@ class LogTimes:
         gateway ends.
         """
         times = [wall_ms, *self._believed(wall_ms, now, self._left())]
-        if self.least_ms is not None:
-            times.append(self.least_ms + int(now * 1000))
+        if self.min_lead_ms is not None:
+            times.append(self.min_lead_ms + int(now * 1000))
         spread_ms = max(times) - min(times)
         return min(spread_ms + (_UNHEARD_MS if spread_ms > TIMES.queues_ms else 0), _MOST_SPREAD_MS)
 
@@ -139,7 +140,7 @@ class LogTimes:
         known_ms = max(self._known().values(), default=wall_ms)
         return min([wall_ms, known_ms, *self._believed(wall_ms, now, [])])
 
-    def passed_ms(self, region: str, certain_ms: int) -> int:
+    def earliest_begin_ms(self, region: str, certain_ms: int) -> int:
         """Return ``certain_ms`` or an earlier time: all future logs of ``region`` begin later."""
         return min(certain_ms, self._known().get(region, certain_ms))
 
@@ -148,7 +149,7 @@ class LogTimes:
         dead for a while and continue with earlier times."""
         return max([wall_ms, *self._believed(wall_ms, now, self._left())])
 
-    def reached_ms(self, region: str, wall_ms: int, now: float) -> int:
+    def reported_ms(self, region: str, wall_ms: int, now: float) -> int:
         """Return the latest time that routers of ``region`` can give now, as far as reported."""
         return max(self.latest_ms(wall_ms, now), self._known().get(region, 0))
 
@@ -164,7 +165,7 @@ class LogTimes:
         self._wall_ms, now_ms = wall_ms, int(now * 1000)
 
         def is_near(lead: int) -> bool:
-            return abs(lead + now_ms - wall_ms) <= self.apart_ms
+            return abs(lead + now_ms - wall_ms) <= self.max_clock_error_ms
 
         leads = list(filter(is_near, self._near.leads.values()))
         if leads:
@@ -173,8 +174,8 @@ class LogTimes:
             leads = [*self._near.leads.values(), *self._far.leads.values(), *left]
         return [lead + now_ms for lead in leads]
 
-    def _told_by(self, ms: int) -> _Told:
-        is_far = self._wall_ms is not None and ms > self._wall_ms + self.apart_ms
+    def _times_for(self, ms: int) -> _ReportedTimes:
+        is_far = self._wall_ms is not None and ms > self._wall_ms + self.max_clock_error_ms
         return self._far if is_far else self._near
 
 

@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from gateway.logs.known_log import KnownLog, Left
+from gateway.logs.known_log import KnownLog, LogSnapshot
 from gateway.logs.log_times import LogTimes
 from gateway.logs.runs import Run
 from gateway.wire.position import MAX_LOGS, Copy, Position, log_hash, token
@@ -28,20 +28,20 @@ from newsfabric.topology.times import TIMES
 # A position's time is at most this much later than the last read of the directory.
 _DIRECTORY_MS: Final = 3_600_000
 # The same position may be sent again for this long, while nothing is heard.
-_TOLD_MS: Final = 1_000
+_SAME_TOKEN_MS: Final = 1_000
 
 
-class LeftLogs(NamedTuple):
+class LogsSnapshot(NamedTuple):
     """The state that a gateway process leaves to its successor. ``directory_ms``: when it read the
     directory last. ``forgotten_ms``: some logs that began until then are forgotten. The other
-    fields are :attr:`.LogTimes.lead_ms`, ``known`` and ``least_ms``."""
+    fields are :attr:`.LogTimes.max_lead_ms`, ``known`` and ``min_lead_ms``."""
 
-    logs: tuple[Left, ...]
+    logs: tuple[LogSnapshot, ...]
     directory_ms: int
     forgotten_ms: int = 0
-    lead_ms: int | None = None
-    told: tuple[tuple[str, int], ...] = ()
-    least_ms: int | None = None
+    max_lead_ms: int | None = None
+    times: tuple[tuple[str, int], ...] = ()
+    min_lead_ms: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +77,8 @@ class Logs:
         # The logs that aren't whole; whole logs among them do no harm.
         self._unfinished: list[KnownLog] | None = None
         # The highest number of each log at a version; and the highest numbers of whole logs.
-        self._tops: tuple[int, Mapping[Log, int]] = -1, {}
-        self._whole_tops: dict[Log, int] = {}
+        self._highest: tuple[int, Mapping[Log, int]] = -1, {}
+        self._whole_highest: dict[Log, int] = {}
 
     def __len__(self) -> int:
         return len(self._logs)
@@ -89,18 +89,18 @@ class Logs:
     def begin(self, rows: Iterable[DirectoryRow], *, now: float) -> None:
         """Start with ``rows``, the whole directory."""
         for row in rows:
-            self.times.found(row.log.region, row.stated_ms)
+            self.times.note_row(row.log.region, row.stated_ms)
             start = self.known_log.start_for(row)
             (self._logs.get(row.log) or self._began(row.log, now, start=start)).learn(row)
-        self._arrange()
+        self._rebuild_listing()
 
-    def take(self, left: LeftLogs, *, now: float) -> None:
+    def restore(self, left: LogsSnapshot, *, now: float) -> None:
         """Continue from the state that another gateway process has left."""
         self.directory_ms, self.forgotten_ms = left.directory_ms, left.forgotten_ms
-        self.times.take(left.lead_ms, left.told, left.least_ms)
+        self.times.restore(left.max_lead_ms, left.times, left.min_lead_ms)
         for one in left.logs:
-            self._logs[one.log] = self.known_log.of(one, now=now)
-        self._arrange()
+            self._logs[one.log] = self.known_log.restore(one, now=now)
+        self._rebuild_listing()
 
     def learn(self, row: DirectoryRow, *, now: float) -> None:
         """Learn the directory's row of one log."""
@@ -109,7 +109,7 @@ class Logs:
             # The log may have been forgotten here.
             return
         if (known or self._began(row.log, now)).learn(row):
-            self.times.told(row.log.region, row.stated_ms, now)
+            self.times.note_report(row.log.region, row.stated_ms, now)
         self.version += 1
 
     def directory_read(self, wall_ms: int, now: float) -> None:
@@ -117,20 +117,20 @@ class Logs:
         certain now."""
         self.directory_ms = self.times.certain_ms(wall_ms, now)
         self._bound()
-        self._arrange()
+        self._rebuild_listing()
 
-    def heard(self, log: Log, seq: int, low: int, *, sent_ms: int, now: float) -> KnownLog:
+    def note_report(self, log: Log, seq: int, low: int, *, sent_ms: int, now: float) -> KnownLog:
         """Note a message of the feed, or a tick whose last number is ``seq``."""
-        self.times.heard(log.region, sent_ms, now)
+        self.times.note_feed(log.region, sent_ms, now)
         known = self._logs.get(log) or self._began(log, now)
-        known.heard(seq, low, sent_ms=sent_ms, now=now)
+        known.note_report(seq, low, sent_ms=sent_ms, now=now)
         self.version += 1
         return known
 
-    def saw(self, log: Log, seq: int) -> None:
+    def mark_seen(self, log: Log, seq: int) -> None:
         """Note that ``seq`` was offered to the hub."""
         # A log that was never heard is silent.
-        (self._logs.get(log) or self._began(log, -math.inf)).saw(seq)
+        (self._logs.get(log) or self._began(log, -math.inf)).mark_seen(seq)
         self.version += 1
 
     def skip(self, log: Log, first: int, last: int) -> None:
@@ -144,7 +144,7 @@ class Logs:
 
     def is_past(self, log: Log) -> bool:
         """Return whether an unknown ``log`` is so old that it counts as past and settled."""
-        passed_ms = self.times.passed_ms(log.region, self.directory_ms)
+        passed_ms = self.times.earliest_begin_ms(log.region, self.directory_ms)
         return log.epoch < passed_ms - self.reach_ms - TIMES.clock_ms
 
     def unfinished(self) -> list[KnownLog]:
@@ -152,52 +152,52 @@ class Logs:
         if self._unfinished is None:
             self._unfinished = [known for known in self if not known.is_whole]
             whole = {known.log: known.seen.top for known in self if known.is_whole}
-            if whole != self._whole_tops:
-                self._whole_tops = whole
+            if whole != self._whole_highest:
+                self._whole_highest = whole
         return self._unfinished
 
-    def has(self, log: Log, seq: int) -> bool:
+    def is_done(self, log: Log, seq: int) -> bool:
         """Return whether nothing is left to do about this number: it was seen, or is past."""
         known = self._logs.get(log)
-        return known is not None and known.has(seq)
+        return known is not None and known.is_done(seq)
 
-    def gave(self, log: Log, seq: int) -> bool:
+    def was_given(self, log: Log, seq: int) -> bool:
         """Return whether the message of ``seq`` was given to readers, or past at the start."""
         known = self._logs.get(log)
-        return self.is_past(log) if known is None else known.gave(seq)
+        return self.is_past(log) if known is None else known.was_given(seq)
 
-    def stays(self, log: Log, seq: int) -> bool:
+    def cannot_end_void(self, log: Log, seq: int) -> bool:
         """Return whether this number, if it is a message, is one at each gateway that passed it."""
         known = self._logs.get(log)
-        return self.is_past(log) if known is None else known.stays(seq)
+        return self.is_past(log) if known is None else known.cannot_end_void(seq)
 
-    def tops(self) -> Mapping[Log, int]:
+    def highest_numbers(self) -> Mapping[Log, int]:
         """Return the highest number of each log that was seen or is past. Don't change the mapping.
 
         Many topics' memories keep this mapping: its part for whole logs is shared.
         """
-        if self._tops[0] != self.version:
+        if self._highest[0] != self.version:
             unfinished = {known.log: known.seen.top for known in self.unfinished() if known.seen}
-            self._tops = self.version, collections.ChainMap(unfinished, self._whole_tops)
-        return self._tops[1]
+            self._highest = self.version, collections.ChainMap(unfinished, self._whole_highest)
+        return self._highest[1]
 
-    def left(self) -> LeftLogs:
+    def snapshot(self) -> LogsSnapshot:
         """Return the state from which a successor of this gateway process continues."""
-        logs = tuple(known.left() for known in self)
+        logs = tuple(known.snapshot() for known in self)
         times = self.times
-        told = times.lead_ms, times.known, times.least_ms
-        return LeftLogs(logs, self.directory_ms, self.forgotten_ms, *told)
+        time_fields = times.max_lead_ms, times.known, times.min_lead_ms
+        return LogsSnapshot(logs, self.directory_ms, self.forgotten_ms, *time_fields)
 
     def missing(self) -> list[Run]:
         """Return the runs of numbers of all logs that certainly exist and weren't seen."""
         return [run for known in self.unfinished() for run in known.missing()]
 
     def _began(self, log: Log, now: float, *, start: int = 0) -> KnownLog:
-        known = self._logs[log] = self.known_log(log, start, heard_at=now)
-        self._arrange()
+        known = self._logs[log] = self.known_log(log, start, last_report_at=now)
+        self._rebuild_listing()
         return known
 
-    def _arrange(self) -> None:
+    def _rebuild_listing(self) -> None:
         """Make the listing anew: logs have begun, ended or were forgotten."""
         self.listing, self._unfinished = Listing(self), None
         self.version += 1
@@ -208,7 +208,7 @@ class Logs:
         over = len(self._logs) - self.limits.logs
         if over <= 0:
             return
-        may_go = [one.log for one in self if one.is_whole and not (one.passed or one.doubtful)]
+        may_go = [one.log for one in self if one.is_whole and not (one.skipped or one.may_end_void)]
         for log in sorted(may_go, key=lambda log: log.epoch)[:over]:
             if self.is_past(log):
                 del self._logs[log]
@@ -234,16 +234,16 @@ class Listing:
         # The latest time of a position: a later one would cover a log without room to be listed.
         self._last_ms = MAX_MS
         # The token that was sent last, its time, and its version.
-        self._told = "", 0, -1
+        self._last_token = "", 0, -1
 
     def token(self, wall_ms: int) -> str:
         """Return the token for all that was seen, at most a second old while nothing is heard."""
-        told, told_ms, version = self._told
-        if version == self._logs.version and told_ms <= wall_ms < told_ms + _TOLD_MS:
-            return told
+        last, last_ms, version = self._last_token
+        if version == self._logs.version and last_ms <= wall_ms < last_ms + _SAME_TOKEN_MS:
+            return last
         time_ms, listed = self.at(wall_ms)
-        self._told = token(time_ms, listed), wall_ms, self._logs.version
-        return self._told[0]
+        self._last_token = token(time_ms, listed), wall_ms, self._logs.version
+        return self._last_token[0]
 
     def at(self, wall_ms: int) -> tuple[int, list[tuple[bytes, KnownLog]]]:
         """Return the position's time, and the logs that it lists with their hashes."""
@@ -260,7 +260,7 @@ class Listing:
         return min(time_ms, self._last_ms), self._listed
 
 
-class ReaderAt(NamedTuple):
+class ReturningReader(NamedTuple):
     """A reader who returns with ``position``, compared with the ``logs`` known here.
 
     Example. Number 2 of ``r1`` was read beyond low here, and given. A position from another gateway
@@ -276,20 +276,20 @@ class ReaderAt(NamedTuple):
         known = self.logs.find(log)
         if known is None:
             return self.logs.is_past(log) and self.position.covers(log, upto)
-        return self.position.covers(log, upto) and not any(known.doubtful.within(1, upto))
+        return self.position.covers(log, upto) and not any(known.may_end_void.within(1, upto))
 
-    def lacks(self, copies: Iterable[Copy]) -> bool:
+    def may_lack(self, copies: Iterable[Copy]) -> bool:
         """Return whether the reader may lack the message that has these copies.
 
         The reader has the message if the position covers a number of it that can't end void.
         Otherwise the reader is sent the copy that was given here, since later copies are dropped.
         """
-        lacked = False
+        given_copy_missing = False
         for log, seq, _ in copies:
-            if self.position.covers(log, seq) and self.logs.stays(log, seq):
+            if self.position.covers(log, seq) and self.logs.cannot_end_void(log, seq):
                 return False
-            lacked = lacked or self.logs.gave(log, seq)
-        return lacked
+            given_copy_missing = given_copy_missing or self.logs.was_given(log, seq)
+        return given_copy_missing
 
     def may_lack_forgotten(self) -> bool:
         """Return whether the reader may lack messages of logs that are forgotten here."""

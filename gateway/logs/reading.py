@@ -48,7 +48,7 @@ class Read:
     spans: tuple[Run, ...]
     # Whether the spans are all that was to be read.
     is_all: bool
-    at_home: bool
+    in_own_region: bool
     # When the first of the numbers was found to be missing.
     since: float
     # Whether these numbers, no tail, are read for the first time.
@@ -61,7 +61,7 @@ def _backoff(base: float = 0.2) -> Backoff:
 
 
 @dataclasses.dataclass(slots=True)
-class _Turns:
+class _Retries:
     """The retries of numbers that weren't found."""
 
     backoff: Backoff
@@ -71,13 +71,13 @@ class _Turns:
 
 
 @dataclasses.dataclass(slots=True)
-class _Watch:
+class _LogReads:
     """The state of the reads of one log."""
 
     # Missing numbers up to this one were read before, and are retried in their turn.
     upto: int
-    missing: _Turns = dataclasses.field(default_factory=lambda: _Turns(_backoff()))
-    tail: _Turns = dataclasses.field(default_factory=lambda: _Turns(_backoff(1.0)))
+    missing: _Retries = dataclasses.field(default_factory=lambda: _Retries(_backoff()))
+    tail: _Retries = dataclasses.field(default_factory=lambda: _Retries(_backoff(1.0)))
     tries: int = 0
     # A time, and the number up to which all are certain to exist since then; ascending.
     certain: collections.deque[tuple[float, int]] = dataclasses.field(
@@ -89,20 +89,20 @@ class _Watch:
     is_read: bool = False
 
 
-class Reading:
+class ReadSchedule:
     """The schedule of reads for a gateway of ``region``. ``now`` is monotonic, in seconds."""
 
     def __init__(self, logs: Logs, region: str, *, rng: random.Random | None = None) -> None:
         self._logs = logs
         self._region = region
         self._rng = rng
-        self._watched: dict[Log, _Watch] = {}
+        self._watched: dict[Log, _LogReads] = {}
         # The unfinished log that has the next turn.
         self._turn = 0
         # Regions that couldn't be asked, and until when they aren't asked again.
-        self._resting: dict[str, tuple[float, Backoff]] = {}
+        self._backing_off: dict[str, tuple[float, Backoff]] = {}
 
-    def due(self, now: float, *, at_most: int) -> list[Read]:
+    def next_reads(self, now: float, *, at_most: int) -> list[Read]:
         """Return the reads to start now; report how each went (:meth:`done`, :meth:`failed`).
 
         The logs take turns: a log that lags by hours doesn't keep the others waiting.
@@ -114,18 +114,18 @@ class Reading:
         for n, known in enumerate(in_turn, first + 1):
             if len(found) >= at_most:
                 break
-            read = self._due_of(known, now)
+            read = self._next_read_of(known, now)
             if read is not None:
                 self._turn = n
                 found.append(read)
         return found
 
-    def _due_of(self, known: KnownLog, now: float) -> Read | None:
+    def _next_read_of(self, known: KnownLog, now: float) -> Read | None:
         watch = self._watched.get(known.log)
         if watch is None:
-            if not known.lacks and not known.is_silent(now):
+            if not known.has_missing and not known.is_silent(now):
                 return None
-            watch = self._watched[known.log] = _Watch(upto=known.mark)
+            watch = self._watched[known.log] = _LogReads(upto=known.mark)
         if known.extent.certain > (watch.certain[-1][1] if watch.certain else watch.upto):
             watch.certain.append((now, known.extent.certain))
         if watch.is_read:
@@ -136,7 +136,7 @@ class Reading:
 
     def done(self, read: Read, *, upto: int, found: int, now: float) -> None:
         """Note that ``read`` went up to number ``upto``, and dealt with ``found`` numbers."""
-        self._resting.pop(self._place(read), None)
+        self._backing_off.pop(self._place(read), None)
         watch = self._watched.get(read.log)
         if watch is None:
             return
@@ -158,9 +158,9 @@ class Reading:
     def failed(self, read: Read, now: float) -> None:
         """Note that the store couldn't be asked in the region of ``read``."""
         place = self._place(read)
-        backoff = self._resting.get(place, (0.0, Backoff(base=0.5, cap=15.0)))[1]
+        backoff = self._backing_off.get(place, (0.0, Backoff(base=0.5, cap=15.0)))[1]
         until = now + backoff.failed(now, self._rng)
-        self._resting[place] = until, backoff
+        self._backing_off[place] = until, backoff
         watch = self._watched.get(read.log)
         if watch is not None:
             watch.is_read = False
@@ -168,35 +168,35 @@ class Reading:
                 watch.tail.again = until
 
     def _place(self, read: Read) -> str:
-        return read.log.region if read.at_home else self._region
+        return read.log.region if read.in_own_region else self._region
 
-    def rest(self) -> float:
-        """Return for how many seconds :meth:`due` has nothing new, if nothing is heard."""
+    def pause_seconds(self) -> float:
+        """Return for how many seconds :meth:`next_reads` has nothing new, if nothing is heard."""
         for log in list(self._watched):
             known = self._logs.find(log)
             if known is None or known.is_whole:
                 del self._watched[log]
-        lacks = any(known.lacks for known in self._logs.unfinished())
-        return LOOK_SECONDS if lacks else CALM_SECONDS
+        has_missing = any(known.has_missing for known in self._logs.unfinished())
+        return LOOK_SECONDS if has_missing else CALM_SECONDS
 
-    def _read(self, known: KnownLog, watch: _Watch, now: float) -> Read | None:
+    def _read(self, known: KnownLog, watch: _LogReads, now: float) -> Read | None:
         log = known.log
         home, here = self._can_ask(log.region, now), self._can_ask(self._region, now)
-        if known.lacks:
+        if known.has_missing:
             fresh, runs = self._missing(known, watch, now)
             if runs and (home or here):
                 at_home = home and (watch.tries % 2 == 1 or not here)
                 watch.tries += 1
                 spans = _spans(runs, 0 if fresh else watch.missing.behind)
-                return Read(log, *spans, at_home=at_home, since=watch.since, fresh=fresh)
+                return Read(log, *spans, in_own_region=at_home, since=watch.since, fresh=fresh)
             if runs:
                 watch.missing.again = now
         if home and known.is_silent(now) and now >= watch.tail.again:
             spans = _spans(known.tail(), watch.tail.behind)
-            return Read(log, *spans, at_home=True, since=now, tail=True)
+            return Read(log, *spans, in_own_region=True, since=now, tail=True)
         return None
 
-    def _missing(self, known: KnownLog, watch: _Watch, now: float) -> tuple[bool, list[Run]]:
+    def _missing(self, known: KnownLog, watch: _LogReads, now: float) -> tuple[bool, list[Run]]:
         """Return the missing numbers that are due, and whether they are read for the first time.
 
         New numbers and numbers that weren't found take turns.
@@ -220,7 +220,7 @@ class Reading:
         return False, older
 
     def _can_ask(self, region: str, now: float) -> bool:
-        resting = self._resting.get(region)
+        resting = self._backing_off.get(region)
         return resting is None or now >= resting[0]
 
 
@@ -245,18 +245,18 @@ class LogReadiness:
         # For these logs, the lowest last number in a tick.
         self._ticked: dict[Log, int] = {}
 
-    def ticked(self, log: Log, seq: int) -> None:
+    def note_tick(self, log: Log, seq: int) -> None:
         """Note a tick of ``log``; ``seq`` is its last number."""
         if self._awaited is None or log in self._awaited:
             # The lowest: an absurdly high one must not keep us waiting.
             self._ticked[log] = min(seq, self._ticked.get(log, seq))
 
-    def read(self, rows: Iterable[DirectoryRow], now: float) -> None:
+    def note_directory(self, rows: Iterable[DirectoryRow], now: float) -> None:
         """Learn the directory's rows: wait for our region's open logs while their rows move."""
         rows = [row for row in rows if row.log.region == self._region]
         if self._awaited is None:
             self._awaited = {row.log: (row.version, now) for row in rows if row.ended is None}
-            self._seen_before = dict(self._logs.tops())
+            self._seen_before = dict(self._logs.highest_numbers())
             return
         for row in rows:
             if row.log not in self._awaited:

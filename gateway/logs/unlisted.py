@@ -30,7 +30,7 @@ class Unlisted:
         #: Logs that aren't listed for too long, in the order in which they began.
         self.logs: list[Log] = []
 
-    def read(self, unfinished: Iterable[KnownLog], now: float) -> list[Log]:
+    def note_directory(self, unfinished: Iterable[KnownLog], now: float) -> list[Log]:
         """Note that all changed rows of the directory were read and learned; return the logs that
         have newly become unlisted for too long."""
         before = self._since
@@ -39,7 +39,7 @@ class Unlisted:
             if not known.extent.is_listed:
                 since, reads = before.get(known.log, (now, 0))
                 self._since[known.log] = since, reads + 1
-        told = set(self.logs)
+        reported = set(self.logs)
         self.logs = sorted(
             (
                 log
@@ -48,4 +48,4 @@ class Unlisted:
             ),
             key=lambda log: log.epoch,
         )
-        return [log for log in self.logs if log not in told]
+        return [log for log in self.logs if log not in reported]

@@ -18,7 +18,7 @@ _NOTHING: Final[dict[Log, int]] = {}
 _LOGS: Final = 64
 
 
-class Forgotten:
+class ForgottenVector:
     """The highest number of each log that a memory doesn't remember.
 
     ``tops`` returns the highest number of each log seen by this gateway until now: a new memory
@@ -42,7 +42,7 @@ class Forgotten:
         if len(self._since) > _LOGS:
             self._before, self._since = self._tops(), _NOTHING
 
-    def lacks(self, has_all: HasAll) -> list[Log]:
+    def incomplete_logs(self, has_all: HasAll) -> list[Log]:
         """Return the logs of which a reader may lack a message that isn't remembered.
 
         ``has_all(log, upto)``: whether the reader has all of ``log`` up to that number.

@@ -18,9 +18,9 @@ import time
 from collections.abc import Callable, Iterable
 
 from gateway.logs.logs import Logs
-from gateway.memory.forgotten import Forgotten
+from gateway.memory.forgotten import ForgottenVector
 from gateway.memory.identities import SeenIdentities
-from gateway.memory.kept_topics import KeptTopics
+from gateway.memory.kept_topics import TopicMemories
 from gateway.memory.memory import TopicMemory
 from gateway.wire.position import copy_of, log_of
 from gateway.wire.publication import Publication
@@ -48,8 +48,8 @@ class Dropped(enum.Enum):
     """The reason why an offered envelope isn't published."""
 
     #: Its number was seen before, or readers here were given another copy of the message.
-    COPY = enum.auto()
-    #: As COPY, but its body isn't the published one, as far as that is remembered.
+    DUPLICATE = enum.auto()
+    #: As DUPLICATE, but its body isn't the published one, as far as that is remembered.
     DIFFERING = enum.auto()
     UNKNOWN_TOPIC = enum.auto()
 
@@ -72,7 +72,7 @@ class Hub:
         self.limits = limits or HubLimits()
         self.logs = logs
         self._dropped = dropped
-        self.topics = KeptTopics(self.limits.topics, self.limits.memory_bytes, self._new_memory)
+        self.topics = TopicMemories(self.limits.topics, self.limits.memory_bytes, self._new_memory)
         self.seen = SeenIdentities(
             seconds=self.limits.identity_seconds, limit=self.limits.identities
         )
@@ -81,7 +81,7 @@ class Hub:
         policy = self.table.of_any(topic)
         if policy is None:
             raise ValueError(f"no such topic: {topic!r}")
-        return TopicMemory(policy, self.limits.keys, Forgotten(self.logs.tops))
+        return TopicMemory(policy, self.limits.keys, ForgottenVector(self.logs.highest_numbers))
 
     def offer(self, envelope: Envelope, now: float) -> Publication | None:
         """Return the publication of ``envelope``; None for a copy, and for an unknown topic.
@@ -89,27 +89,27 @@ class Hub:
         The envelope's number counts as seen from now on.
         """
         copy = copy_of(envelope)
-        if self.logs.has(copy.log, copy.seq):
-            self._dropped(Dropped.COPY)
+        if self.logs.is_done(copy.log, copy.seq):
+            self._dropped(Dropped.DUPLICATE)
             return None
         policy = self.table.of_any(envelope.topic)
         if policy is None:
             self._dropped(Dropped.UNKNOWN_TOPIC)
-            self.logs.saw(copy.log, copy.seq)
+            self.logs.mark_seen(copy.log, copy.seq)
             return None
-        if self.knows(envelope):
-            self.drop(envelope)
+        if self.was_published(envelope):
+            self.note_duplicate(envelope)
             return None
-        # Before ``saw``: a new memory lacks all numbers seen until now, and has this one.
+        # Before ``mark_seen``: a new memory lacks all numbers seen until now, and has this one.
         is_kept = self.topics.keep_if_room(envelope.topic)
-        self.logs.saw(copy.log, copy.seq)
+        self.logs.mark_seen(copy.log, copy.seq)
         self.seen.add(envelope.identity, self._clock())
         publication = Publication(envelope, policy, self.position(now))
         if is_kept:
             self.topics.add(publication)
         return publication
 
-    def knows(self, envelope: Envelope) -> bool:
+    def was_published(self, envelope: Envelope) -> bool:
         """Return whether readers here were given this message, as far as that is remembered."""
         if envelope.identity in self.seen:
             return True
@@ -117,13 +117,13 @@ class Hub:
         memory = self.topics.find(envelope.topic)
         return memory is not None and memory.holds(envelope.identity, envelope.key)
 
-    def drop(self, envelope: Envelope) -> None:
+    def note_duplicate(self, envelope: Envelope) -> None:
         """Note ``envelope`` as another copy of a message that readers here were given."""
         copy = copy_of(envelope)
-        self.logs.saw(copy.log, copy.seq)
+        self.logs.mark_seen(copy.log, copy.seq)
         memory = self.topics.find(envelope.topic)
         differs = memory is not None and memory.note_copy(envelope)
-        self._dropped(Dropped.DIFFERING if differs else Dropped.COPY)
+        self._dropped(Dropped.DIFFERING if differs else Dropped.DUPLICATE)
 
     def spread_ms(self, now: float) -> int:
         """Return by how much routers' clocks have differed (:meth:`.LogTimes.spread_ms`)."""
@@ -137,7 +137,7 @@ class Hub:
         """Return the memory of ``topic``, which is a topic of topics.toml."""
         return self.topics.keep(topic)
 
-    def warm(
+    def seed(
         self,
         topic: str,
         history: Iterable[Envelope],
@@ -149,17 +149,21 @@ class Hub:
         """Seed ``topic`` with messages from the store, oldest first; once for each memory of it.
         ``complete``: the store has no message before ``history``."""
         memory = self.memory(topic)
-        older = self.past(topic, (e for e in history if not memory.holds(e.identity, e.key)), now)
-        newest = self.past(topic, (e for e in latest if not memory.holds(e.identity, e.key)), now)
+        older = self.take_past(
+            topic, (e for e in history if not memory.holds(e.identity, e.key)), now
+        )
+        newest = self.take_past(
+            topic, (e for e in latest if not memory.holds(e.identity, e.key)), now
+        )
         before = memory.weight
         memory.put_before(older, newest, complete=complete)
-        memory.warm = True
+        memory.seeded = True
         seen_at = self._clock()
         for publication in older:
             self.seen.add(publication.envelope.identity, seen_at)
-        self.topics.grown(topic, memory.weight - before)
+        self.topics.add_weight(topic, memory.weight - before)
 
-    def past(self, topic: str, stored: Iterable[Envelope], now: float) -> list[Publication]:
+    def take_past(self, topic: str, stored: Iterable[Envelope], now: float) -> list[Publication]:
         """Return the messages of ``stored``, read from the store, that are past here, in its order.
 
         A reader is given these now, so later copies of them must not be published. Copies are
@@ -180,14 +184,14 @@ class Hub:
 
     def was_given(self, envelope: Envelope) -> bool:
         """Return whether this copy was given to readers here, or is past; else it arrives live."""
-        return self.logs.gave(log_of(envelope), envelope.seq)
+        return self.logs.was_given(log_of(envelope), envelope.seq)
 
     def is_void(self, envelope: Envelope) -> bool:
         """Return whether the copy's number was skipped as void: another copy is to be given."""
         log = log_of(envelope)
-        return self.logs.has(log, envelope.seq) and not self.logs.gave(log, envelope.seq)
+        return self.logs.is_done(log, envelope.seq) and not self.logs.was_given(log, envelope.seq)
 
-    def recollect(self, topic: str, stored: Iterable[Envelope]) -> dict[int, Publication]:
+    def past_with_copies(self, topic: str, stored: Iterable[Envelope]) -> dict[int, Publication]:
         """Return, by identity, each message of ``stored`` that is past here, with all its copies.
 
         ``stored`` has every copy, as :meth:`newsfabric.store.Store.since` returns them. A later

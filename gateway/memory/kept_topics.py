@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gateway.memory.memory import TopicMemory
-from gateway.wire.frames import Variant
+from gateway.wire.frames import Framing
 from gateway.wire.publication import Publication
 from newsfabric.closing import CloseReason
 
@@ -30,7 +30,7 @@ class Subscriber(Protocol):
         """The name of its transport; an audience is grouped by it."""
 
     @property
-    def variant(self) -> Variant:
+    def framing(self) -> Framing:
         """The framing of its pushes; the same for all connections of one transport."""
 
     def deliver(self, frame: bytes, publication: Publication) -> bool:
@@ -41,7 +41,7 @@ class Subscriber(Protocol):
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class Subscription:
+class TopicSubscription:
     """The subscription of ``subscriber`` to ``topic``; ``active`` until it has ended."""
 
     topic: str
@@ -50,10 +50,10 @@ class Subscription:
 
 
 # A snapshot by transport. Senders skip subscriptions that aren't active when their turn comes.
-Audience = tuple[tuple[str, tuple[Subscription, ...]], ...]
+Audience = tuple[tuple[str, tuple[TopicSubscription, ...]], ...]
 
 
-class KeptTopics:
+class TopicMemories:
     """The remembered topics: at most ``most``, with memories of at most ``most_bytes`` in all.
 
     ``new_memory`` makes a topic's memory; it raises ValueError if there is no such topic.
@@ -69,7 +69,7 @@ class KeptTopics:
         self._new_memory = new_memory
         self._memories: dict[str, TopicMemory] = {}
         # Topics that aren't idle.
-        self._subscriptions: dict[str, dict[Subscription, None]] = {}
+        self._subscriptions: dict[str, dict[TopicSubscription, None]] = {}
         # A cache, of topics whose subscriptions haven't changed since.
         self._audiences: dict[str, Audience] = {}
         # Least recently used first.
@@ -117,21 +117,21 @@ class KeptTopics:
                 break
             self.memory_bytes -= before - memory.weight
 
-    def grown(self, topic: str, by: int) -> None:
+    def add_weight(self, topic: str, by: int) -> None:
         """Count ``by`` more bytes of the memory of ``topic``, needed now: forget other topics."""
         self.memory_bytes += by
         self._make_room(spare=topic)
 
-    def subscribe(self, topic: str, subscriber: Subscriber) -> Subscription:
+    def subscribe(self, topic: str, subscriber: Subscriber) -> TopicSubscription:
         """Add ``subscriber`` to the audience of ``topic``, which is a topic of topics.toml."""
         self.keep(topic)
         self._idle.pop(topic, None)
-        subscription = Subscription(topic, subscriber)
+        subscription = TopicSubscription(topic, subscriber)
         self._subscriptions.setdefault(topic, {})[subscription] = None
         self._audiences.pop(topic, None)
         return subscription
 
-    def unsubscribe(self, subscription: Subscription) -> None:
+    def unsubscribe(self, subscription: TopicSubscription) -> None:
         """End a subscription. Idempotent."""
         if not subscription.active:
             return
@@ -149,7 +149,7 @@ class KeptTopics:
         if topic not in self._subscriptions:
             return ()
         if topic not in self._audiences:
-            groups: dict[str, list[Subscription]] = {}
+            groups: dict[str, list[TopicSubscription]] = {}
             for subscription in self._subscriptions[topic]:
                 groups.setdefault(subscription.subscriber.transport, []).append(subscription)
             self._audiences[topic] = tuple((name, tuple(group)) for name, group in groups.items())

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from gateway.memory.forgotten import Forgotten
+from gateway.memory.forgotten import ForgottenVector
 from gateway.memory.store_reads import StoreRead
 from gateway.wire.position import copy_of
 from gateway.wire.publication import Publication
@@ -44,19 +44,18 @@ class Selection:
 class TopicMemory:
     """Recent messages and latest versions of one topic, bounded by its policy and ``max_keys``.
 
-    ``warm``: the store was asked for older messages. ``complete``: no message older than the oldest
-    recent one exists, since the store had fewer messages than asked for and nothing was trimmed
-    since. ``forgotten`` has the numbers of before this memory was made; trimmed messages are added.
-    ``arrived`` messages were given to :meth:`add`; the first ``lost`` of them are forgotten. No
-    forgotten message was routed later than ``trimmed_ms``.
-    ``version`` changes with everything that decides a resuming reader's replay, and is unique among
-    all memories.
+    ``seeded``: the store was asked for older messages. ``complete``: no message older than the
+    oldest recent one exists, since the store had fewer messages than asked for and nothing was
+    trimmed since. ``forgotten`` has the numbers of before this memory was made; trimmed messages
+    are added. ``arrived`` messages were given to :meth:`add`; the first ``lost`` of them are
+    forgotten. No forgotten message was routed later than ``trimmed_ms``. ``version`` changes with
+    everything that decides a resuming reader's replay, and is unique among all memories.
     """
 
     policy: TopicPolicy
     max_keys: int
-    forgotten: Forgotten
-    warm: bool = False
+    forgotten: ForgottenVector
+    seeded: bool = False
     complete: bool = False
     weight: int = 0
     arrived: int = 0

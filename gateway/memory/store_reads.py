@@ -29,7 +29,7 @@ class StoreRead:
     messages had arrived in the topic's memory.
 
     It has all ``messages`` from ``reach_ms`` on, except those of ``missing_copies`` (identity and
-    copy): the store has them by now. If ``spoilt``, something in the store is no message.
+    copy): the store has them by now. If ``damaged``, something in the store is no message.
     ``number`` is unique among reads.
     """
 
@@ -38,19 +38,19 @@ class StoreRead:
     arrived: int
     messages: dict[int, Publication] = dataclasses.field(default_factory=dict)
     reach_ms: int = 0
-    spoilt: bool = False
+    damaged: bool = False
     read_at: float = 0.0
     missing_copies: list[tuple[int, Copy]] = dataclasses.field(default_factory=list)
     number: int = dataclasses.field(default_factory=_numbers.__next__)
     # Copies that arrive during the read; None after it.
     _noted: list[tuple[int, Copy]] | None = dataclasses.field(default_factory=list)
-    _lacks_too_many: bool = False
+    _misses_too_many: bool = False
 
     def was_read(
-        self, messages: dict[int, Publication], reach_ms: int, now: float, *, spoilt: bool
+        self, messages: dict[int, Publication], reach_ms: int, now: float, *, damaged: bool
     ) -> None:
         """Take the result of the read."""
-        self.messages, self.reach_ms, self.spoilt, self.read_at = messages, reach_ms, spoilt, now
+        self.messages, self.reach_ms, self.damaged, self.read_at = messages, reach_ms, damaged, now
         noted, self._noted = self._noted or (), None
         for identity, copy in noted:
             self.note_copy(identity, copy, 0)
@@ -59,7 +59,7 @@ class StoreRead:
         """Note a further copy of the message that was the ``arrival``-th to arrive in memory; 0 if
         memory doesn't have it, or has it from the store."""
         # Messages that arrived since the read was begun needn't be here: memory has them.
-        if arrival > self.arrived or self._lacks_too_many:
+        if arrival > self.arrived or self._misses_too_many:
             return
         if self._noted is not None:
             self._noted.append((identity, copy))
@@ -67,13 +67,13 @@ class StoreRead:
             self.messages[identity].add_copy(copy)
         elif copy.log.region == self.region and copy.routed_ms >= self.reach_ms:
             self.missing_copies.append((identity, copy))
-        self._lacks_too_many = len(self._noted or self.missing_copies) > _MOST_MISSING
+        self._misses_too_many = len(self._noted or self.missing_copies) > _MOST_MISSING
 
     def is_usable(self, lost: int, now: float) -> bool:
         """Return whether this read, its memory without the first ``lost`` messages, and other
         reads for the ``missing_copies`` messages leave nothing out."""
         is_young = self._noted is None and now < self.read_at + KEPT_SECONDS
-        return is_young and lost <= self.arrived and not self._lacks_too_many
+        return is_young and lost <= self.arrived and not self._misses_too_many
 
     def answers(self, from_ms: int, now: float) -> bool:
         """Return whether all from ``from_ms`` on is here, or a new read would find no more."""

@@ -17,7 +17,7 @@ from typing import Final
 import orjson
 
 from gateway.answers.access import AuthState, encode_auth
-from gateway.native.marks import encode_mark
+from gateway.native.saved_logs import encode_given
 from gateway.native.table import MAGIC, VERSION, CommandKind
 from gateway.native.wire import (
     CONNECTION_BYTES,
@@ -31,7 +31,7 @@ from gateway.native.wire import (
     sized,
 )
 from gateway.process.settings import ANY_ORIGIN, GatewaySettings
-from gateway.wire.frames import Variant
+from gateway.wire.frames import Framing
 from gateway.wire.publication import Publication
 from newsfabric.closing import CLOSE_REASONS, CloseReason, ErrorCode
 from newsfabric.messages.envelope import taken_ms
@@ -99,8 +99,8 @@ def settings(values: GatewaySettings, *, capacity: int, handovers: int = 0) -> b
         "reasons": [dataclasses.asdict(reason) for reason in CLOSE_REASONS],
         "errors": {code.name.lower(): code for code in ErrorCode},
     }
-    told = {name: _u32(number) for name, number in numbers.items()} | others
-    return encode(CommandKind.SETTINGS, orjson.dumps(told))
+    values_by_name = {name: _u32(number) for name, number in numbers.items()} | others
+    return encode(CommandKind.SETTINGS, orjson.dumps(values_by_name))
 
 
 def publish(number: int, publication: Publication) -> bytes:
@@ -109,7 +109,7 @@ def publish(number: int, publication: Publication) -> bytes:
     Their mark reports to a successor of ours that the number was dealt with.
     """
     topic = _topic(publication.envelope.topic, publication.policy)
-    mark = encode_mark(publication.envelope)
+    mark = encode_given(publication.envelope)
     command = message(CommandKind.MARK, U16.pack(len(mark)), mark) + message(
         CommandKind.PUBLISH, U64.pack(number), topic, *_message(publication)
     )
@@ -206,7 +206,7 @@ def kept(connections: Mapping[str, int]) -> bytes:
 def _message(publication: Publication) -> tuple[bytes, bytes]:
     """Return a message as publish, batch and subscribe carry it: head and push. The head is made
     once for each message: a history is sent a thousand messages at a time."""
-    push = publication.frame(Variant.RAW)
+    push = publication.frame(Framing.RAW)
     if publication.native_head is None:
         envelope = publication.envelope
         version = -1 if envelope.version is None else envelope.version

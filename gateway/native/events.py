@@ -14,7 +14,7 @@ from gateway.native.table import MAX_MESSAGE, VERSION, EventKind
 from gateway.native.wire import U32, Connections, WireError, decode
 
 
-class Attached(NamedTuple):
+class AttachedEvent(NamedTuple):
     """The answer to ``hello``. ``attachment`` counts control planes; the last one left ``blob``."""
 
     pid: int
@@ -28,43 +28,51 @@ class Attached(NamedTuple):
 Verb: TypeAlias = tuple[Connections, bytes, bytes]
 
 
-class Verbs(NamedTuple):
+class VerbsEvent(NamedTuple):
     """Verbs of readers: answer each connection once."""
 
     verbs: list[Verb]
 
 
-class Published(NamedTuple):
+class PublishedEvent(NamedTuple):
     """The report that all fan-outs up to ``number`` are over."""
 
     number: int
 
 
-class Handover(NamedTuple):
+class HandoverEvent(NamedTuple):
     """A request for this process; its descriptor arrives with the message's first byte."""
 
     address: str
 
 
-class Full(NamedTuple):
+class FullEvent(NamedTuple):
     """A full address: ask our connections from it for a sign of life."""
 
     address: str
 
 
-class Counters(NamedTuple):
+class CountersEvent(NamedTuple):
     """Values by name; names that are missing haven't changed."""
 
     values: dict[str, int]
 
 
-class Refused(NamedTuple):
+class RefusedEvent(NamedTuple):
     """The reason why the data plane cuts us off."""
 
     why: str
 
 
-Event = Attached | Verbs | Published | Handover | Full | Counters | Refused
+Event = (
+    AttachedEvent
+    | VerbsEvent
+    | PublishedEvent
+    | HandoverEvent
+    | FullEvent
+    | CountersEvent
+    | RefusedEvent
+)
 
 # ``why`` of a Refused that answers ``hello``, if the data plane is of another release.
 OTHER_VERSION: Final = "bad value of version"
@@ -109,24 +117,24 @@ def _decode(number: int, body: bytes) -> Event:
     return made(**decode(number, body))
 
 
-def _attached(version: int, **fields: Any) -> Attached:
+def _attached(version: int, **fields: Any) -> AttachedEvent:
     if version != VERSION:
         raise WireError(f"version {version} of the protocol")
-    return Attached(**fields)
+    return AttachedEvent(**fields)
 
 
-def _verbs(verbs: list[Verb]) -> Verbs:
+def _verbs(verbs: list[Verb]) -> VerbsEvent:
     if not all(connections for connections, _, _ in verbs):
         raise WireError("a verb that nobody says")
-    return Verbs(verbs)
+    return VerbsEvent(verbs)
 
 
 _EVENTS: Final[Mapping[int, Callable[..., Event]]] = {
     EventKind.ATTACHED: _attached,
     EventKind.VERBS: _verbs,
-    EventKind.PUBLISHED: Published,
-    EventKind.HANDOVER: Handover,
-    EventKind.COUNTERS: lambda counters: Counters(dict(counters)),
-    EventKind.REFUSED: Refused,
-    EventKind.FULL: Full,
+    EventKind.PUBLISHED: PublishedEvent,
+    EventKind.HANDOVER: HandoverEvent,
+    EventKind.COUNTERS: lambda counters: CountersEvent(dict(counters)),
+    EventKind.REFUSED: RefusedEvent,
+    EventKind.FULL: FullEvent,
 }

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from gateway.native.events import Decoder, Event, Handover, Verb
+from gateway.native.events import Decoder, Event, HandoverEvent, Verb
 from gateway.native.wire import WireError
 
 _READ_BYTES: Final = 256 * 1024
@@ -109,7 +109,7 @@ class ControlLink:
             for _ in range(_READS_AT_ONCE):
                 if not (data := self._receive()):
                     break
-                self._take(data)
+                self._decode(data)
         self._lose(why)
 
     def _write(self) -> None:
@@ -164,7 +164,7 @@ class ControlLink:
                 if not data:
                     self._lose("it has closed the link")
                     return
-                self._take(data)
+                self._decode(data)
                 if self.closed:
                     return
                 if len(data) < _READ_BYTES:
@@ -189,10 +189,10 @@ class ControlLink:
             self._descriptors.append(None)
         return data
 
-    def _take(self, data: bytes) -> None:
+    def _decode(self, data: bytes) -> None:
         for event in self._decoder.feed(data):
             descriptor = None
-            if isinstance(event, Handover):
+            if isinstance(event, HandoverEvent):
                 if not self._descriptors:
                     raise WireError("a handover without a descriptor")
                 descriptor = self._descriptors.popleft()
@@ -201,7 +201,7 @@ class ControlLink:
                 return
 
 
-class Room:
+class AnswerBackpressure:
     """Verbs and their answers, while the link to the data plane has room for answers.
 
     An answer can be a megabyte, and a crowd asks at once. So verbs wait here while the link is
@@ -221,17 +221,17 @@ class Room:
         self._turn = asyncio.Lock()
         self._grew = asyncio.Event()
 
-    def heard(self, verbs: Iterable[Verb]) -> None:
+    def receive(self, verbs: Iterable[Verb]) -> None:
         """Take verbs that were received: they are answered as long as there is room."""
         self._verbs.extend(verbs)
         self._answer()
 
-    def grew(self) -> None:
+    def on_room(self) -> None:
         """Answer the verbs and wake the tasks that wait: there is room again."""
         self._grew.set()
         self._answer()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Forget the verbs of an attachment that has ended: each is sent again. End all waiting."""
         self._verbs.clear()
         self._grew.set()

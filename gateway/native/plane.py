@@ -31,12 +31,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from gateway.core.drain import Spread
+from gateway.core.drain import DrainSchedule
 from gateway.feed.engine import Engine
 from gateway.native import commands, events
-from gateway.native.link import ControlLink, Room
+from gateway.native.link import AnswerBackpressure, ControlLink
 from gateway.native.program import END_SECONDS, LOOK_AGAIN_SECONDS, TAKE_OVER_SECONDS, Child
-from gateway.native.tally import Tally
+from gateway.native.totals import DataPlaneTotals
 from gateway.process.descriptors import connections_at_most
 from gateway.process.settings import GatewaySettings
 from gateway.wire.publication import Publication
@@ -52,7 +52,7 @@ _COUNT_SECONDS: Final = 1.0
 _USERS: Final = 10_000
 
 
-class State(enum.Enum):
+class PlaneState(enum.Enum):
     """The state of the link to the data plane."""
 
     AWAY = "away"
@@ -73,12 +73,12 @@ class Plane(Engine):
 
     def __init__(self, settings: GatewaySettings, program: Path, control: Path) -> None:
         super().__init__()
-        self.tally: Tally = Tally()
-        self.state = State.AWAY
+        self.totals: DataPlaneTotals = DataPlaneTotals()
+        self.state = PlaneState.AWAY
         self.attachment = 0
         self.port = settings.port
         #: Verbs of readers, and the room for answers.
-        self.room = Room(lambda: self._link is not None and self._link.full)
+        self.room = AnswerBackpressure(lambda: self._link is not None and self._link.full)
         #: Called for each attachment, handover (with its descriptor; None if lost) and full
         #: address, and when another control plane replaces us. It may not block or raise.
         self.on_event: Callable[[events.Event, int | None], None]
@@ -91,8 +91,8 @@ class Plane(Engine):
         self._link: ControlLink | None = None
         # Set for a moment at each change of state or of data plane.
         self._changed = asyncio.Event()
-        self._greeting: asyncio.Future[events.Attached] | None = None
-        self._unfinished = Unfinished()
+        self._greeting: asyncio.Future[events.AttachedEvent] | None = None
+        self._unfinished = UnfinishedPublications()
         # Set for a moment when counters have arrived, or won't arrive.
         self._counted = asyncio.Event()
         self._replaced = False
@@ -126,8 +126,8 @@ class Plane(Engine):
         """Attach again whenever the link is lost, until the data plane is gone for good."""
         loop = asyncio.get_running_loop()
         backoff = Backoff(base=0.1, cap=5.0)
-        while self.state is not State.GONE:
-            if self.state is not State.AWAY:
+        while self.state is not PlaneState.GONE:
+            if self.state is not PlaneState.AWAY:
                 backoff.succeeded(loop.time())
                 await self._changed.wait()
                 continue
@@ -148,13 +148,13 @@ class Plane(Engine):
 
         ConfigError if it doesn't; then our present one serves on.
         """
-        if self.state is not State.ATTACHED or self._taking_over:
+        if self.state is not PlaneState.ATTACHED or self._taking_over:
             raise ConfigError("there is no data plane to take over from now")
         self._taking_over, former = True, self._link
         try:
             newer = await self._child.take_over()
             # A former data plane that hasn't reported the take-over by then is frozen.
-            asyncio.get_running_loop().call_later(END_SECONDS, self._leave, former)
+            asyncio.get_running_loop().call_later(END_SECONDS, self._detach_from, former)
             async with asyncio.timeout(TAKE_OVER_SECONDS):
                 while self.pid != newer:
                     await self._changed.wait()
@@ -168,17 +168,17 @@ class Plane(Engine):
         """Have all readers sent away; return when the data plane has ended, or should have."""
         # Drained before, or another control plane's by now. (Not in the `if`: mypy would assume
         # that the state stays another one below.)
-        over = self.state is State.GONE
+        over = self.state is PlaneState.GONE
         if over:
             return
         # First of all: until it has received this, the data plane lets readers in.
         self._send_drain()
-        await self.look()
+        await self.refresh_counters()
         seconds, per_second = self._settings.drain_seconds, self._settings.drain_per_second
-        within = Spread(self.tally.readers, seconds, per_second).duration
+        within = DrainSchedule(self.totals.readers, seconds, per_second).duration
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within + self._settings.linger + END_SECONDS):
-                while self.state is not State.GONE:
+                while self.state is not PlaneState.GONE:
                     self._send_drain()
                     await self._changed.wait()
         if not self._replaced:
@@ -187,22 +187,22 @@ class Plane(Engine):
 
     def _send_drain(self) -> None:
         """Send ``drain``, once for each attachment."""
-        if self.state is State.ATTACHED:
+        if self.state is PlaneState.ATTACHED:
             self.send(commands.drain(self._settings.drain_seconds, self._settings.drain_per_second))
-            self.state = State.DRAINING
+            self.state = PlaneState.DRAINING
 
     def close(self) -> None:
         """Close the link; a living data plane continues without us."""
-        self.state = State.GONE
-        _pulse(self._changed)
+        self.state = PlaneState.GONE
+        _wake_waiters(self._changed)
         if self._link is not None:
             self._link.close()
             self._link = None
-        self.room.forget()
+        self.room.reset()
         self._unfinished.finish_all()
-        self.tally.restart()
+        self.totals.restart()
 
-    async def _attach(self) -> events.Attached:
+    async def _attach(self) -> events.AttachedEvent:
         async with asyncio.timeout(_ATTACH_SECONDS):
             while True:
                 try:
@@ -212,11 +212,13 @@ class Plane(Engine):
                     logger.info("the data plane hangs up before it answers: %s", exc)
                     await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
-    async def _greet(self, connection: socket.socket) -> events.Attached:
+    async def _greet(self, connection: socket.socket) -> events.AttachedEvent:
         """Send ``hello`` on ``connection``, which is ours from now on; return the answer."""
-        greeting: asyncio.Future[events.Attached] = asyncio.get_running_loop().create_future()
+        greeting: asyncio.Future[events.AttachedEvent] = asyncio.get_running_loop().create_future()
         self._greeting = greeting
-        link = self._link = ControlLink(connection, self._on_event, self._on_lost, self.room.grew)
+        link = self._link = ControlLink(
+            connection, self._on_event, self._on_lost, self.room.on_room
+        )
         link.send(commands.hello())
         try:
             return await greeting
@@ -227,18 +229,18 @@ class Plane(Engine):
     # Commands to the data plane.
 
     @property
-    def is_there(self) -> bool:
+    def is_serving(self) -> bool:
         """True while we are attached, draining or not."""
-        return self.state in (State.ATTACHED, State.DRAINING)
+        return self.state in (PlaneState.ATTACHED, PlaneState.DRAINING)
 
     def send(self, command: bytes) -> None:
         """Send ``command``; do nothing while there is no attachment."""
-        if self._link is not None and self.is_there:
+        if self._link is not None and self.is_serving:
             self._link.send(command)
 
     def publish(self, publication: Publication, done: Callable[[], None]) -> None:
         """Send ``publication`` now or when we are attached; call ``done`` after its fan-out."""
-        if self.state is State.GONE:
+        if self.state is PlaneState.GONE:
             if not self._replaced:
                 done()
             return
@@ -265,9 +267,9 @@ class Plane(Engine):
         """Have ``count`` of the data plane's readers connect to other boxes."""
         self.send(commands.shed(REBALANCE, count, self._settings.retry_after_ms))
 
-    async def look(self) -> None:
+    async def refresh_counters(self) -> None:
         """Fetch fresh counters; return without them if the data plane doesn't answer."""
-        if self._link is None or self.state is State.AWAY:
+        if self._link is None or self.state is PlaneState.AWAY:
             return
         self.send(commands.count())
         with contextlib.suppress(TimeoutError):
@@ -278,24 +280,24 @@ class Plane(Engine):
 
     def _on_event(self, event: events.Event, descriptor: int | None) -> None:
         match event:
-            case events.Verbs(verbs):
-                self.room.heard(verbs)
-            case events.Published(number):
+            case events.VerbsEvent(verbs):
+                self.room.receive(verbs)
+            case events.PublishedEvent(number):
                 self._unfinished.finish(number)
-            case events.Handover() | events.Full():
+            case events.HandoverEvent() | events.FullEvent():
                 self.on_event(event, descriptor)
-            case events.Counters(values):
-                self.tally.update(values)
-                _pulse(self._counted)
-            case events.Attached():
+            case events.CountersEvent(values):
+                self.totals.update(values)
+                _wake_waiters(self._counted)
+            case events.AttachedEvent():
                 self._on_attached(event)
-            case events.Refused():
+            case events.RefusedEvent():
                 self._on_refused(event)
 
-    def _on_refused(self, event: events.Refused) -> None:
+    def _on_refused(self, event: events.RefusedEvent) -> None:
         why = event.why
         if why == events.TAKEN_OVER:
-            self._leave(self._link)
+            self._detach_from(self._link)
         elif self._greeting is not None and not self._greeting.done():
             text = f"the data plane at {self._child.control} refuses us: {why}"
             other = _OtherVersion if why == events.OTHER_VERSION else ConfigError
@@ -303,25 +305,25 @@ class Plane(Engine):
         else:
             logger.warning("the data plane cuts us off: %s", why)
             if why == events.REPLACED:
-                self.state = State.GONE
+                self.state = PlaneState.GONE
                 # Publications stay unacknowledged: the broker gives them to the new control plane.
                 self._replaced = True
-                self._unfinished.drop()
+                self._unfinished.forget()
                 self.on_event(event, None)
 
-    def _on_attached(self, event: events.Attached) -> None:
-        if self.state is State.GONE:
+    def _on_attached(self, event: events.AttachedEvent) -> None:
+        if self.state is PlaneState.GONE:
             # We were drained while we looked for the data plane.
             self.close()
             return
         if event.ports:
             self.port = event.ports[0]
         if self.pid != event.pid:
-            self.tally.restart()
+            self.totals.restart()
             self.pid = event.pid
         self.attachment += 1
-        self.state = State.ATTACHED
-        _pulse(self._changed)
+        self.state = PlaneState.ATTACHED
+        _wake_waiters(self._changed)
         self.on_event(event, None)
         self._send_settings()
         for command in self._unfinished.commands():
@@ -329,35 +331,40 @@ class Plane(Engine):
         if self._greeting is not None and not self._greeting.done():
             self._greeting.set_result(event)
 
-    def _leave(self, link: ControlLink | None) -> None:
+    def _detach_from(self, link: ControlLink | None) -> None:
         """Detach from ``link`` if it is still in use: another data plane has the readers."""
-        if link is not None and link is self._link and self.is_there:
+        if link is not None and link is self._link and self.is_serving:
             logger.info("data plane %s has handed its readers to another one", self.pid)
             link.close()
-            self._detach(State.AWAY, "it has no readers any more")
+            self._detach(PlaneState.AWAY, "it has no readers any more")
 
     def _on_lost(self, why: str) -> None:
-        if self.state is State.ATTACHED:
+        if self.state is PlaneState.ATTACHED:
             logger.warning("the data plane is lost: %s", why)
-        self._detach(State.GONE if self.state in (State.DRAINING, State.GONE) else State.AWAY, why)
+        self._detach(
+            PlaneState.GONE
+            if self.state in (PlaneState.DRAINING, PlaneState.GONE)
+            else PlaneState.AWAY,
+            why,
+        )
 
-    def _detach(self, state: State, why: str) -> None:
+    def _detach(self, state: PlaneState, why: str) -> None:
         self.state = state
         self._link = None
-        self.room.forget()
+        self.room.reset()
         if self._greeting is not None and not self._greeting.done():
             self._greeting.set_exception(ConnectionError(why))
-        _pulse(self._counted)
-        _pulse(self._changed)
+        _wake_waiters(self._counted)
+        _wake_waiters(self._changed)
 
 
-def _pulse(event: asyncio.Event) -> None:
+def _wake_waiters(event: asyncio.Event) -> None:
     """Wake all tasks that wait for ``event`` now."""
     event.set()
     event.clear()
 
 
-class Unfinished:
+class UnfinishedPublications:
     """Numbered publications: each command is kept until its fan-out is over.
 
     The data plane finishes them in the order of their numbers.
@@ -392,6 +399,6 @@ class Unfinished:
         """Finish all: no reader is left to be given one."""
         self.finish(self._number)
 
-    def drop(self) -> None:
+    def forget(self) -> None:
         """Forget all without a callback."""
         self._kept.clear()

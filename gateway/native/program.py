@@ -99,20 +99,20 @@ def start(program: Path, control: Path, settings: GatewaySettings, port: int) ->
     return Process(program, *options)
 
 
-async def succeeded(newer: Process) -> None:
+async def wait_for_take_over(newer: Process) -> None:
     """Return when a data plane that takes over has the readers of the former one; ConfigError with
     its reason if it fails."""
     assert newer.stdout is not None
     line = b""
-    with newer.stdout as says:
+    with newer.stdout as output:
         while not line.endswith(b"\n") and len(line) < _LINE_BYTES:
-            await _readable(says.fileno())
-            if not (data := os.read(says.fileno(), _LINE_BYTES)):
+            await _readable(output.fileno())
+            if not (data := os.read(output.fileno(), _LINE_BYTES)):
                 break
             line += data
-    said = line.decode(errors="replace").strip()
-    if said != "serving":
-        raise ConfigError(said.removeprefix("failed: ") or "it said nothing")
+    reply = line.decode(errors="replace").strip()
+    if reply != "serving":
+        raise ConfigError(reply.removeprefix("failed: ") or "it said nothing")
 
 
 async def _readable(descriptor: int) -> None:
@@ -126,7 +126,7 @@ async def _readable(descriptor: int) -> None:
         loop.remove_reader(descriptor)
 
 
-async def ended(process: Process) -> None:
+async def wait_for_end(process: Process) -> None:
     """Wait until a data plane that should end has ended; after a while kill it."""
     deadline = asyncio.get_running_loop().time() + END_SECONDS
     while process.poll() is None:
@@ -181,27 +181,27 @@ class Child:
             newer = Process(self._program, *options, stdout=subprocess.PIPE)
             try:
                 async with asyncio.timeout(TAKE_OVER_SECONDS):
-                    await succeeded(newer)
+                    await wait_for_take_over(newer)
             except (OSError, ConfigError):
-                await ended(newer)
+                await wait_for_end(newer)
                 raise
         except (OSError, ConfigError) as exc:
             raise ConfigError(f"the new data plane didn't take over: {exc}") from exc
         former, self._process = self._process, newer
         if former is not None:
-            await ended(former)
+            await wait_for_end(former)
         return newer.pid
 
     async def attached_to(self, pid: int) -> None:
         """Wait for the end of our child, unless it is the data plane that serves: ``pid``."""
         if self._process is not None and self._process.pid != pid:
-            await ended(self._process)
+            await wait_for_end(self._process)
 
     async def end(self) -> None:
         """Wait until our child has ended, and remove the folder made for it."""
         if self._process is None:
             return
-        await ended(self._process)
+        await wait_for_end(self._process)
         self._process = None
         if self._settings.native.socket is None and not self._settings.port:
             shutil.rmtree(self.control.parent, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The data plane's readers, as the desk sees them.
+"""The data plane's readers, as the dispatcher sees them.
 
 No state of a reader is kept: its connection is a handle for the answer, and its auth state came
 with its verb. Each verb gets exactly one answer. If the attachment that brought it has ended, it
@@ -31,7 +31,7 @@ from gateway.native.plane import Plane
 from gateway.native.wire import CONNECTION_BYTES, Connections
 from gateway.past.bounded import BoundedMap
 from gateway.past.replay import Replay
-from gateway.wire.protocol import Refusal, Subscribed
+from gateway.wire.protocol import Subscribed, VerbRefusal
 from gateway.wire.publication import Publication
 from newsfabric.closing import INTERNAL, CloseReason
 
@@ -100,13 +100,13 @@ class VerbCache(BoundedMap[bytes, CachedVerb]):
 
 
 class NativeReaders:
-    """The readers of one data plane, whose verbs the desk answers."""
+    """The readers of one data plane, whose verbs the dispatcher answers."""
 
     def __init__(self, core: Core, plane: Plane) -> None:
         self.plane = plane
         self._replay_bytes = core.settings.replay_bytes
         self._table = core.table
-        self._desk = core.desk
+        self._dispatcher = core.dispatcher
         self._spawn = core.spawn
         self._verbs = core.readers.verbs
         self._cache = VerbCache()
@@ -126,7 +126,7 @@ class NativeReaders:
 
     def _decide(self, reader: NativeReader, intent: Intent) -> None:
         try:
-            pending = self._desk.decide(reader, intent)
+            pending = self._dispatcher.decide(reader, intent)
         except Exception:
             logger.exception("a verb can't be answered: its reader has to come again")
             reader.close(INTERNAL)
@@ -197,7 +197,7 @@ class NativeReaders:
 
 
 def _shared(intent: Intent) -> Shared:
-    return "text" if isinstance(intent, Refusal) else BY_VERB[type(intent)].shared
+    return "text" if isinstance(intent, VerbRefusal) else BY_VERB[type(intent)].shared
 
 
 class NativeReader:
@@ -237,7 +237,7 @@ class NativeReader:
             if not room.is_full():
                 return found
 
-    def subscription_refusal(self, topic: str) -> Refusal | None:
+    def subscription_refusal(self, topic: str) -> VerbRefusal | None:
         """Return None: the data plane knows the reader's topics, and refuses by itself."""
 
     def push(self, push: bytes) -> None:

@@ -17,12 +17,12 @@ from typing import Final
 from tornado.httpserver import HTTPServer
 
 from gateway.core.core import Core
-from gateway.logs.logs import LeftLogs
+from gateway.logs.logs import LogsSnapshot
 from gateway.native import commands
-from gateway.native.events import Attached, Event, Full, Handover, Refused
-from gateway.native.marks import UNKNOWN, decode_marks, encode_marks
+from gateway.native.events import AttachedEvent, Event, FullEvent, HandoverEvent, RefusedEvent
 from gateway.native.plane import Plane
 from gateway.native.readers import NativeReaders
+from gateway.native.saved_logs import UNKNOWN, decode_logs, encode_logs
 from gateway.native.table import MAX_BLOB
 from gateway.readers.budget import Budget, ReaderStream
 from gateway.readers.listener import StreamsByPlace, serve_connection
@@ -37,7 +37,7 @@ _MARKS_ROOM: Final = 128 << 10
 _RESIZE_SECONDS: Final = 0.1
 
 
-class Serving:
+class DataplaneService:
     """The handler of events of ``plane``, from now on and after each loss of the link.
 
     ``server`` takes the requests that are handed over; ``stop`` is set when another control plane
@@ -46,7 +46,7 @@ class Serving:
 
     def __init__(self, core: Core, plane: Plane, server: HTTPServer, stop: asyncio.Event) -> None:
         #: The state of the logs that the last control plane left; None if we are the first.
-        self.left_logs: LeftLogs | None = None
+        self.left_logs: LogsSnapshot | None = None
         self._core = core
         self._plane = plane
         self._handovers = Handovers(plane, server, core.readers.budget)
@@ -57,34 +57,34 @@ class Serving:
 
     def _on_event(self, event: Event, descriptor: int | None) -> None:
         match event:
-            case Attached():
+            case AttachedEvent():
                 self._on_attached(event)
-            case Handover(address):
-                self._handovers.take(descriptor, address)
-            case Full(address):
-                self._handovers.streams.ask_for_life(address)
-            case Refused():
+            case HandoverEvent(address):
+                self._handovers.on_handover(descriptor, address)
+            case FullEvent(address):
+                self._handovers.streams.probe(address)
+            case RefusedEvent():
                 logger.warning("another control plane has come: this one stops")
                 self._stop.set()
 
-    def _on_attached(self, event: Attached) -> None:
+    def _on_attached(self, event: AttachedEvent) -> None:
         self._readers.attached()
         # Some may have been revoked while the data plane wasn't notified.
-        self._plane.evict(list(self._core.gate.revocations))
+        self._plane.evict(list(self._core.authenticator.revocations))
         if self._handovers.open:
             self._plane.send(commands.kept(self._handovers.open))
         if not event.blob or len(self._core.hub.logs):
             # We are the first control plane of this data plane, or were here before.
             return
         try:
-            self.left_logs = decode_marks(event.blob)
+            self.left_logs = decode_logs(event.blob)
         except ValueError as exc:
             logger.warning("what the last control plane left can't be read: %s", exc)
             if event.readers:
                 # We begin anew: readers would lack messages that are past here, and never get them.
                 self._plane.send_away(event.readers)
 
-    async def share_room(self) -> None:
+    async def update_capacity(self) -> None:
         """Keep the data plane's limit of readers up to date, as soon as readers can be served: the
         capacity less the readers here."""
         readers = self._core.readers
@@ -95,18 +95,20 @@ class Serving:
             await readers.changed.wait()
             await asyncio.sleep(_RESIZE_SECONDS)
 
-    async def leave_logs(self) -> None:
+    async def save_logs(self) -> None:
         """Leave the state of the logs with the data plane each second, once it is known."""
         await self._core.follower.begun.wait()
         too_much = LineLimit(every=60.0)
         while True:
             try:
-                blob = encode_marks(self._core.hub.logs.left(), MAX_BLOB - _MARKS_ROOM)
+                blob = encode_logs(self._core.hub.logs.snapshot(), MAX_BLOB - _MARKS_ROOM)
                 self._plane.send(commands.remember(blob))
             except ValueError as exc:
-                unsaid = too_much.may_log(self._core.clock())
-                if unsaid is not None:
-                    logger.warning("nothing is left to a successor (and %d more): %s", unsaid, exc)
+                skipped_lines = too_much.may_log(self._core.clock())
+                if skipped_lines is not None:
+                    logger.warning(
+                        "nothing is left to a successor (and %d more): %s", skipped_lines, exc
+                    )
                 # With a part of the state, the successor would give messages again.
                 self._plane.send(commands.remember(UNKNOWN))
             await asyncio.sleep(_REMEMBER_SECONDS)
@@ -127,15 +129,15 @@ class Handovers:
         self._budget = budget
         self._losses = LineLimit(every=60.0)
 
-    def take(self, descriptor: int | None, address: str) -> None:
+    def on_handover(self, descriptor: int | None, address: str) -> None:
         """Serve a request; ``descriptor`` is None if this process may have no more."""
         self.open[address] += 1
         if descriptor is None:
             self._close(address)
-            unsaid = self._losses.may_log(asyncio.get_running_loop().time())
-            if unsaid is not None:
+            skipped_lines = self._losses.may_log(asyncio.get_running_loop().time())
+            if skipped_lines is not None:
                 text = "a request is lost: out of descriptors (RLIMIT_NOFILE; and %d more)"
-                logger.warning(text, unsaid)
+                logger.warning(text, skipped_lines)
             return
         try:
             connection = socket.socket(fileno=descriptor)

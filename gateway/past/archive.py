@@ -112,9 +112,9 @@ class Archive:
         now = time.monotonic()
         if now < self._resting_until:
             return
-        unsaid = self._failing.may_log(now)
-        if unsaid is not None:
-            logger.warning("the store can't be read (and %d more): %s", unsaid, exc)
+        skipped_lines = self._failing.may_log(now)
+        if skipped_lines is not None:
+            logger.warning("the store can't be read (and %d more): %s", skipped_lines, exc)
         if isinstance(exc, StoreUnavailable):
             self._resting_until = now + _REST
 

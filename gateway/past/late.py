@@ -49,7 +49,7 @@ def is_late(envelope: Envelope, time_ms: int) -> bool:
 
 def is_ahead(routed_ms: int, reached_ms: int) -> bool:
     """Return whether a message was routed later than ``reached_ms``, the time that its region has
-    reported (:meth:`.LogTimes.reached_ms`). Until a later report, its age is unknown."""
+    reported (:meth:`.LogTimes.reported_ms`). Until a later report, its age is unknown."""
     return routed_ms > reached_ms + 2 * TIMES.clock_ms
 
 
@@ -84,7 +84,7 @@ def given(late: Iterable[Envelope], copies: Iterable[Envelope], logs: Logs) -> s
         for one in copies
         if one.identity in places
         and places[one.identity] != (place := copy_of(one)[:2])
-        and logs.gave(*place)
+        and logs.was_given(*place)
     }
 
 
@@ -97,13 +97,15 @@ class LateCopies:
     settings: GatewaySettings
     clock: Callable[[], float]
     # By region, the time of its last message or tick.
-    _heard_at: dict[str, float] = dataclasses.field(default_factory=dict)
+    _last_report_at: dict[str, float] = dataclasses.field(default_factory=dict)
 
-    def heard(self, region: str, now: float) -> None:
+    def note_feed(self, region: str, now: float) -> None:
         """Note a message or a tick of a log of ``region``."""
-        self._heard_at[region] = now
+        self._last_report_at[region] = now
 
-    async def given(self, topic: str, messages: Sequence[Envelope], spread_ms: int) -> set[int]:
+    async def already_given(
+        self, topic: str, messages: Sequence[Envelope], spread_ms: int
+    ) -> set[int]:
         """Return the identities of ``messages`` that were given here before.
 
         Raise StoreError or TimeoutError if the store can't answer now.
@@ -144,10 +146,10 @@ class LateCopies:
         now = self.clock()
         # All numbers of a region without an unfinished log were seen here.
         for known in self.logs.unfinished():
-            self._heard_at.setdefault(known.log.region, now)
+            self._last_report_at.setdefault(known.log.region, now)
         lives = (
             region
-            for region, heard_at in self._heard_at.items()
-            if region != self.settings.region and now - heard_at < _SILENT_SECONDS
+            for region, last_report_at in self._last_report_at.items()
+            if region != self.settings.region and now - last_report_at < _SILENT_SECONDS
         )
         return [self.settings.region, *sorted(lives)]

@@ -173,9 +173,9 @@ class Mailboxes:
                 for one in batch:
                     await self._read_batch([one])
                 return
-            unsaid = self._failing.may_log(self.clock())
-            if unsaid is not None:
-                logger.warning("a mailbox can't be read (and %d more): %s", unsaid, exc)
+            skipped_lines = self._failing.may_log(self.clock())
+            if skipped_lines is not None:
+                logger.warning("a mailbox can't be read (and %d more): %s", skipped_lines, exc)
             self._fail(batch, exc)
             return
         for (_, waiting), kept, memory, count in zip(batch, found, memories, arrived, strict=True):
@@ -194,20 +194,20 @@ class Mailboxes:
         # A message that has only void numbers arrives later, under another number.
         not_void = [one for one in read.kept if not self.hub.is_void(one.envelope)]
         self._publish_new(not_void, now)
-        self.hub.past(topic, (one.envelope for one in not_void), now)
+        self.hub.take_past(topic, (one.envelope for one in not_void), now)
         memory = self.hub.memory(topic)
         lately = memory.arrived_or_routed_since(read.arrived, read.began_ms - _LAG_MS, now)
         marks = [one.mark for one in lately if one.mark is not None]
         dismissed = {mark.identity for mark in marks if mark.kind == "dismiss"}
         kept = [one for one in not_void if one.envelope.identity not in dismissed]
         known = {one.envelope.identity for one in kept}
-        told = {(mark.identity, mark.kind) for one in kept for mark in one.marks}
+        stored_marks = {(mark.identity, mark.kind) for one in kept for mark in one.marks}
         policy = memory.policy
         found = [publication for one in kept for publication in _publications(one, policy)]
         for publication in lately:
             mark, identity = publication.mark, publication.envelope.identity
             if mark is not None:
-                wanted = mark.identity in known and (mark.identity, mark.kind) not in told
+                wanted = mark.identity in known and (mark.identity, mark.kind) not in stored_marks
             else:
                 wanted = identity not in known and identity not in dismissed
                 known |= {identity} if wanted else set()

@@ -54,11 +54,11 @@ def page(
 def _is_beyond(begins: Position, publication: Publication, logs: Logs) -> bool:
     """Return whether a reader at ``begins`` lacks a copy that was given here.
 
-    If a number is covered but ends void elsewhere (:meth:`.ReaderAt.lacks`), another copy is on a
-    later page: a reader of pages gets no live message that could be dropped as a duplicate.
+    If a number is covered but ends void elsewhere (:meth:`.ReturningReader.may_lack`), another copy
+    is on a later page: a reader of pages gets no live message that could be dropped as a duplicate.
     """
     copies = (copy[:2] for copy in publication.copies)
-    return any(logs.gave(*copy) and not begins.covers(*copy) for copy in copies)
+    return any(logs.was_given(*copy) and not begins.covers(*copy) for copy in copies)
 
 
 def _is_up_to_mark(copy: Copy, logs: Logs) -> bool:

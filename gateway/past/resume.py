@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from gateway.logs.logs import Logs, ReaderAt
+from gateway.logs.logs import Logs, ReturningReader
 from gateway.memory.hub import Hub
 from gateway.memory.memory import TopicMemory
 from gateway.memory.store_reads import KEPT_SECONDS, StoreRead, usable_reads
@@ -91,12 +91,12 @@ class _LocalState(NamedTuple):
         """The time of the oldest messages that the topic's ttl keeps."""
         return int(self.now * 1000) - int(self.memory.policy.ttl * 1000)
 
-    def answer(self, said: Position) -> Replay | None:
-        """Return all messages beyond ``said``, with a gap if not all; None if a read is needed."""
-        if said.time_ms > int(self.now * 1000) + _FUTURE_MS:
-            said = UNKNOWN
-        reader = ReaderAt(said, self.logs)
-        if said.time_ms < self.oldest_ms or reader.may_lack_forgotten():
+    def answer(self, position: Position) -> Replay | None:
+        """Return all messages beyond ``position``, with a gap if not all; None: read the store."""
+        if position.time_ms > int(self.now * 1000) + _FUTURE_MS:
+            position = UNKNOWN
+        reader = ReturningReader(position, self.logs)
+        if position.time_ms < self.oldest_ms or reader.may_lack_forgotten():
             return Replay(self.beyond(reader), Gap.EXPIRED)
         gap = None
         for region, from_ms in self.starts(reader).items():
@@ -105,26 +105,26 @@ class _LocalState(NamedTuple):
                 return None
             if store_read.reach_ms > from_ms:
                 gap = Gap.TOO_MANY
-            elif store_read.spoilt:
+            elif store_read.damaged:
                 gap = gap or Gap.STORE
         return Replay(self.beyond(reader), gap)
 
     def partial_answer(self, asked: _Missed) -> Replay:
         """Return the available part of the messages that were ``asked`` for."""
-        found = self.beyond(ReaderAt(decode(asked.token), self.logs))
+        found = self.beyond(ReturningReader(decode(asked.token), self.logs))
         if asked.with_latest:
             found = self.memory.with_latest(found, self.now)
         return Replay(found, asked.gap)
 
-    def starts(self, reader: ReaderAt) -> dict[str, int]:
+    def starts(self, reader: ReturningReader) -> dict[str, int]:
         """Return the time to read from, for each region with messages that are forgotten here."""
         starts: dict[str, int] = {}
-        for log in self.memory.forgotten.lacks(reader.has_all):
+        for log in self.memory.forgotten.incomplete_logs(reader.has_all):
             from_ms = max(0, self.oldest_ms, reader.position.since_ms(log))
             starts[log.region] = min(starts.get(log.region, from_ms), from_ms)
         return starts
 
-    def beyond(self, reader: ReaderAt) -> list[Publication]:
+    def beyond(self, reader: ReturningReader) -> list[Publication]:
         """Return messages that ``reader`` lacks: the store's by id, then others as they arrived."""
         read: dict[int, Publication] = {}
         for store_read in self.store_reads.values():
@@ -144,7 +144,7 @@ class _LocalState(NamedTuple):
                     known.add_copy(copy)
         older = sorted(read.values(), key=lambda one: one.envelope.id)
         both = (*older, *self.memory.messages(self.now))
-        return [one for one in both if reader.lacks(one.copies)]
+        return [one for one in both if reader.may_lack(one.copies)]
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
@@ -191,7 +191,7 @@ class Resumes:
         if question.rewind is not None:
             return (await self.rewinds.answer_from_store(question)).with_gap(missed.gap)
         if self.hub.table.known(topic).latest:
-            await self.rewinds.try_to_warm(topic)
+            await self.rewinds.try_to_seed(topic)
             return self._partial_answer(topic, token, missed.gap, with_latest=True)
         return missed
 
@@ -232,11 +232,11 @@ class Resumes:
             measures.RESUMES.labels("recovered", "").inc(many)
             return
         measures.RESUMES.labels("gap", gap.value).inc(many)
-        unsaid = self._lines.may_log(self.clock())
-        if unsaid is not None:
+        skipped_lines = self._lines.may_log(self.clock())
+        if skipped_lines is not None:
             logger.info(
                 "a reader who came back to %.80s may have missed something: %s"
-                " (%d more such answers)", topic, gap.value, unsaid,
+                " (%d more such answers)", topic, gap.value, skipped_lines,
             )  # fmt: skip
 
     def _local_state(self, topic: str) -> _LocalState:
@@ -256,7 +256,7 @@ class Resumes:
         here = self._local_state(topic)
         return [
             self._begun((topic, region), from_ms)
-            for region, from_ms in here.starts(ReaderAt(decode(token), here.logs)).items()
+            for region, from_ms in here.starts(ReturningReader(decode(token), here.logs)).items()
             if region not in here.store_reads
             or not here.store_reads[region].answers(from_ms, here.at)
         ]
@@ -292,9 +292,9 @@ class Resumes:
         topic, region = place
         store_read = self.hub.memory(topic).begin_read(region, asked_ms)
         stored = await self.archive.since(topic, from_ms=asked_ms, region=region)
-        messages = self.hub.recollect(topic, stored.envelopes)
-        spoilt = bool(stored.missing)
-        store_read.was_read(messages, stored.reach_ms, self.clock(), spoilt=spoilt)
+        messages = self.hub.past_with_copies(topic, stored.envelopes)
+        damaged = bool(stored.missing)
+        store_read.was_read(messages, stored.reach_ms, self.clock(), damaged=damaged)
         weight = sum(publication.weight for publication in messages.values())
         self._store_reads.set(place, store_read, weight)
         loop = asyncio.get_running_loop()

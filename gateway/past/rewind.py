@@ -77,15 +77,15 @@ class Rewinds:
         if question.rewind is None and not policy.latest:
             return NOTHING
         memory = self.hub.memory(question.topic)
-        if not memory.warm:
+        if not memory.seeded:
             return None
         asked = _part(question)
         if policy.access == "owner":
             # Only its owner asks for this topic: the answer isn't shared.
-            found = self._look(asked)
+            found = self._answer_from_memory(asked)
         else:
             version, now = memory.version, self.now()
-            found = self._answers.get(asked, version, now, lambda: self._look(asked))
+            found = self._answers.get(asked, version, now, lambda: self._answer_from_memory(asked))
         return None if found is None else found.since(_since_ms(question))
 
     async def answer_from_store(self, question: Question) -> Replay:
@@ -96,7 +96,7 @@ class Rewinds:
         asked, topic = _part(question), question.topic
         older = _Older(self.hub.memory(topic), [])
         try:
-            await self._warm(topic)
+            await self._seed(topic)
             found = self.answer_from_memory(question)
             if found is not None:
                 return found
@@ -110,17 +110,17 @@ class Rewinds:
             self.archive.failed(exc)
         return self._with_older(asked, older).since(_since_ms(question))
 
-    async def try_to_warm(self, topic: str) -> None:
+    async def try_to_seed(self, topic: str) -> None:
         """Warm ``topic``, unless it is warm; a store that can't be read is no error here."""
         try:
-            await self._warm(topic)
+            await self._seed(topic)
         except StoreError as exc:
             self.archive.failed(exc)
 
     def history_from_memory(self, topic: str, limit: int, before: str | None) -> Selection | None:
         """Return the answer to ``history``; None if the store has to be asked."""
         memory, now = self.hub.memory(topic), self.now()
-        if not memory.warm:
+        if not memory.seeded:
             return None
         found = memory.newest(limit, now, before=before)
         return found if found.covered else None
@@ -128,7 +128,7 @@ class Rewinds:
     async def history_from_store(self, topic: str, limit: int, before: str | None) -> Selection:
         """Return the answer to ``history``, reading the store if needed; StoreError if it fails."""
         try:
-            await self._warm(topic)
+            await self._seed(topic)
             found = self.history_from_memory(topic, limit, before)
             if found is not None:
                 return found
@@ -140,7 +140,7 @@ class Rewinds:
         read = [Publication(e, policy, None) for e in stored.envelopes]
         return Selection(read, covered=True, missing=stored.missing, cut=stored.cut)
 
-    def _look(self, asked: _Part) -> Replay | None:
+    def _answer_from_memory(self, asked: _Part) -> Replay | None:
         selected = self._remembered(asked)
         return Replay(selected.publications) if selected.covered else None
 
@@ -168,11 +168,11 @@ class Rewinds:
         limit = asked.last or self.settings.reader.rewind
         since_ms = (asked.since or 0) * 1000
         stored = await self.archive.history(asked.topic, limit=limit, since_ms=since_ms)
-        given = await self._as_given(asked.topic, stored.envelopes)
-        past = self.hub.past(asked.topic, given, self.now())
+        given = await self._replace_void_copies(asked.topic, stored.envelopes)
+        past = self.hub.take_past(asked.topic, given, self.now())
         return _Older(memory, past)
 
-    async def _as_given(self, topic: str, stored: list[Envelope]) -> list[Envelope]:
+    async def _replace_void_copies(self, topic: str, stored: list[Envelope]) -> list[Envelope]:
         """Return the ``stored`` messages, one copy of each as the store gives them, oldest first.
 
         A copy whose number is void here is replaced by one that was given here.
@@ -185,8 +185,8 @@ class Rewinds:
         given = {one.identity: one for one in newest_first if self.hub.was_given(one)}
         return sorted((given.get(one.identity, one) for one in stored), key=lambda one: one.id)
 
-    async def _warm(self, topic: str) -> None:
-        if not self.hub.memory(topic).warm:
+    async def _seed(self, topic: str) -> None:
+        if not self.hub.memory(topic).seeded:
             await self._warming.do(topic, lambda: self._read_past(topic))
 
     async def _read_past(self, topic: str) -> None:
@@ -194,11 +194,11 @@ class Rewinds:
         stored = Sound([])
         if policy.keep:
             stored = await self.archive.history(topic, limit=policy.keep)
-        history = await self._as_given(topic, stored.envelopes)
+        history = await self._replace_void_copies(topic, stored.envelopes)
         latest = await self.archive.latest(topic) if policy.latest else []
-        latest = await self._as_given(topic, latest)
+        latest = await self._replace_void_copies(topic, latest)
         complete = len(history) < policy.keep and not stored.cut
-        self.hub.warm(topic, history, latest, complete=complete, now=self.now())
+        self.hub.seed(topic, history, latest, complete=complete, now=self.now())
 
 
 def _part(question: Question) -> _Part:

@@ -91,7 +91,7 @@ REPAIR = metrics.histogram(
 )
 RECOVERED = metrics.counter("gateway_recovered_messages", "Messages published from the store")
 LATE = metrics.counter("gateway_late_messages", "Messages whose copies were looked up")
-LEFT = metrics.counter(
+LEFT_TO_FOLLOWER = metrics.counter(
     "gateway_left_messages", "Messages of the feed that were left to be read from the store"
 )
 READ_NUMBERS = metrics.counter("gateway_read_numbers", "Numbers read that were missing")
@@ -131,7 +131,7 @@ FIGURES = (
 
 
 def delay_of(publication: Publication) -> HistogramSums | None:
-    """Return the tally for the deliveries of ``publication``; None if they aren't measured."""
+    """Return the histogram for the deliveries of ``publication``; None if they aren't measured."""
     if publication.way is None:
         return None
     topic_class, origin = publication.policy.topic_class, publication.envelope.origin

@@ -49,7 +49,7 @@ class Origins:
         A browser sends the cookie for every page. The cookie counts for a page of our own host, or
         of an origin that is listed by name; ``*`` lists no origin.
         """
-        if "Cookie" not in headers or not self.lends_cookie(headers):
+        if "Cookie" not in headers or not self.may_use_cookie(headers):
             return None
         for part in headers["Cookie"].split(";"):
             found, _, value = part.strip().partition("=")
@@ -57,7 +57,7 @@ class Origins:
                 return value
         return None
 
-    def lends_cookie(self, headers: Mapping[str, str]) -> bool:
+    def may_use_cookie(self, headers: Mapping[str, str]) -> bool:
         """Return whether the requesting page may send the cookie along and read the answer."""
         return self.cookie is not None and self._is_own_page(headers)
 
@@ -86,7 +86,7 @@ class Origins:
         return " ".join(("frame-ancestors 'self'", *listed))
 
 
-class Welcome(enum.Enum):
+class AdmissionDecision(enum.Enum):
     """A decision on a new reader. The values are metric labels."""
 
     YES = "yes"
@@ -113,17 +113,17 @@ class Admission:
     #: Set for good when the gateway begins to drain: no reader is admitted any more.
     draining: bool = False
 
-    def ask(self, headers: Mapping[str, str]) -> Welcome:
+    def decide(self, headers: Mapping[str, str]) -> AdmissionDecision:
         """Return the decision on a request with these ``headers``, and count a refusal."""
         if self.draining:
-            verdict = Welcome.DRAINING
+            verdict = AdmissionDecision.DRAINING
         elif not self.can_serve():
-            verdict = Welcome.STARTING
+            verdict = AdmissionDecision.STARTING
         elif not self.origins.allows(headers):
-            verdict = Welcome.BAD_ORIGIN
+            verdict = AdmissionDecision.BAD_ORIGIN
         elif self.readers() >= self.capacity:
-            verdict = Welcome.FULL
+            verdict = AdmissionDecision.FULL
         else:
-            return Welcome.YES
+            return AdmissionDecision.YES
         measures.REJECTED_CONNECTS.labels(verdict.value).inc()
         return verdict

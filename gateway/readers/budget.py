@@ -31,7 +31,7 @@ _LOOK_SECONDS: Final = 1.0
 _GOODBYE_BEHIND: Final = 128 * 1024
 
 
-class Waiting(Protocol):
+class BudgetedReader(Protocol):
     """A reader for whom bytes may wait: in its outbox, and in ``stream`` if it has its own."""
 
     outbox: Outbox
@@ -55,7 +55,7 @@ class Budget:
         self,
         most_bytes: int,
         stalled_seconds: float,
-        readers: Callable[[], Sequence[Waiting]],
+        readers: Callable[[], Sequence[BudgetedReader]],
         clock: Callable[[], float],
     ) -> None:
         self.account = Account(self._check, lambda policy: measures.DROPPED.labels(policy).inc())
@@ -79,19 +79,19 @@ class Budget:
         """Check all streams regularly, for as long as the gateway lives."""
         while True:
             await asyncio.sleep(min(_LOOK_SECONDS, self._stalled_seconds / 4))
-            self.look()
+            self.check_streams()
 
     def waits(self, stream: ReaderStream) -> None:
         """Count ``stream``: the kernel didn't take all bytes written to it."""
         self._note(stream)
         self._check()
 
-    def look(self) -> None:
+    def check_streams(self) -> None:
         """Check the progress of streams, and close those that have sent nothing for too long."""
         now = self._clock()
         for stream in list(self._streams):
             if now - self._note(stream) >= self._stalled_seconds:
-                self._give_up(stream)
+                self._close_stalled(stream)
         self._close_above = min(self._close_above, max(self._most_bytes, self._enough_more()))
 
     def _note(self, stream: ReaderStream) -> float:
@@ -115,9 +115,9 @@ class Budget:
 
     def _make_room(self) -> None:
         self._scheduled = False
-        self.look()
+        self.check_streams()
         # Of readers equally far behind, the newest is closed first.
-        behind: list[tuple[int, Waiting | ReaderStream]]
+        behind: list[tuple[int, BudgetedReader | ReaderStream]]
         behind = [(reader.waiting_bytes, reader) for reader in reversed(self._readers())]
         behind += [(stream.waiting, stream) for stream in self._streams if stream.reader is None]
         behind.sort(reverse=True, key=operator.itemgetter(0))
@@ -126,18 +126,18 @@ class Budget:
             if self.waiting_bytes <= enough or not waiting:
                 break
             if isinstance(one, ReaderStream):
-                self._give_up(one)
+                self._close_stalled(one)
             else:
                 one.close(SLOW_READER)
                 if one.waiting_bytes > min(_GOODBYE_BEHIND, waiting // 2):
-                    self._cut_short(one)
+                    self._abort(one)
         # Bytes that goodbyes still need must not start this search again and again.
         self._close_above = max(self._most_bytes, self._enough_more())
 
     def _enough_more(self) -> int:
         return self.waiting_bytes + self._most_bytes // 8
 
-    def _give_up(self, stream: ReaderStream) -> None:
+    def _close_stalled(self, stream: ReaderStream) -> None:
         """Close a stream whose peer takes nothing, with a goodbye if it has a reader."""
         if stream.reader is None:
             stream.close()
@@ -147,7 +147,7 @@ class Budget:
                 stream.close()
         self._note(stream)
 
-    def _cut_short(self, reader: Waiting) -> None:
+    def _abort(self, reader: BudgetedReader) -> None:
         """Cut a connection that is closing already, at once and without a goodbye."""
         reader.outbox.clear()
         if reader.stream is not None:
@@ -161,8 +161,8 @@ class ReaderStream(WatchedStream):
     ``reader`` is the connection that owns the stream; None if HTTP requests share it.
     """
 
-    reader: Waiting | None = None
+    reader: BudgetedReader | None = None
     #: Asks the reader on the stream for a sign of life; None where that can't be done.
-    ask_for_life: Callable[[], None] | None = None
+    probe: Callable[[], None] | None = None
     #: True if the peer is only told that there is no room.
     turned_away = False

@@ -24,23 +24,23 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import ClassVar, Final
 
 from gateway.answers.access import ANONYMOUS, AuthState
-from gateway.answers.desk import Desk
+from gateway.answers.dispatcher import VerbDispatcher
 from gateway.answers.verb import Found, Pending, refuse
 from gateway.answers.verbs import Intent, VerbParser
 from gateway.memory.hub import Hub
-from gateway.memory.kept_topics import Subscription
+from gateway.memory.kept_topics import TopicSubscription
 from gateway.past.replay import Replay
 from gateway.process import measures
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import Spawn
 from gateway.readers.budget import Budget, ReaderStream
-from gateway.wire.frames import Variant, disconnect_push, dress
+from gateway.wire.frames import Framing, disconnect_push, frame_as
 from gateway.wire.outbox import Outbox
 from gateway.wire.protocol import (
     Bucket,
-    Refusal,
     Subscribed,
     Throttle,
+    VerbRefusal,
     subscription_refusal,
     too_many,
 )
@@ -67,7 +67,7 @@ _VERBS_WAIT_ABOVE: Final = 64 * 1024
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
-class Readers:
+class OpenReaders:
     """The open connections, the closing ones, and the connections of each logged-in user.
 
     ``clock`` gives seconds and is monotonic. ``changed`` is set when the open ones have changed.
@@ -76,7 +76,7 @@ class Readers:
     settings: GatewaySettings
     verbs: VerbParser
     hub: Hub
-    desk: Desk
+    dispatcher: VerbDispatcher
     clock: Callable[[], float]
     spawn: Spawn
     changed: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
@@ -158,21 +158,21 @@ class Connection(abc.ABC):
     """The connection of one reader (:class:`gateway.answers.verb.Port`)."""
 
     transport: str
-    variant: Variant
+    framing: Framing
     #: Each verb here is of one reader: no others share the answer.
     reader_count: Final = 1
     # Bytes of verbs that may wait; a single waiting verb may be longer.
     most_verb_bytes = 64 * 1024
     _numbers: ClassVar = itertools.count(1)
 
-    def __init__(self, readers: Readers) -> None:
+    def __init__(self, readers: OpenReaders) -> None:
         self.readers = readers
         self.settings = readers.settings
         self._loop = asyncio.get_running_loop()
         self.number = next(self._numbers)
         self.is_open = True
         self.blocked = False
-        self.subscriptions: dict[str, Subscription] = {}
+        self.subscriptions: dict[str, TopicSubscription] = {}
         self.outbox = Outbox(self.settings.outbox, readers.budget.account)
         self._bucket = Bucket(self.settings.reader, readers.clock())
         self.auth = ANONYMOUS
@@ -188,14 +188,14 @@ class Connection(abc.ABC):
         self._beat: asyncio.TimerHandle | None = None
         readers.joined(self)
 
-    # Called by the desk.
+    # Called by the dispatcher.
 
     async def read_when_room(self, read: Callable[[], Awaitable[Found]]) -> Found:
         """Return the result of ``read``: there is always room here."""
         # Frames that the reader doesn't take wait in its outbox, and then its next verbs wait too.
         return await read()
 
-    def subscription_refusal(self, topic: str) -> Refusal | None:
+    def subscription_refusal(self, topic: str) -> VerbRefusal | None:
         """Return why the reader can't subscribe to one more topic, or to this one; else None."""
         return subscription_refusal(topic, self.subscriptions, self.settings.reader)
 
@@ -216,13 +216,13 @@ class Connection(abc.ABC):
 
     def identify(self, auth: AuthState, push: bytes) -> None:
         """Set the reader's login state to ``auth``, and answer with ``push``."""
-        self.set_auth(auth)
+        self.set_login_state(auth)
         self.push(push)
 
     def push(self, push: bytes) -> None:
         """Send a push that is not a message."""
         if self.is_open:
-            self._firm(dress(push, self.variant))
+            self._firm(frame_as(push, self.framing))
 
     # Called by the hub and the drain.
 
@@ -246,7 +246,7 @@ class Connection(abc.ABC):
             return
         if reason is TOO_BIG:
             # An unreadable verb is answered like a refused one.
-            refuse(self, Refusal(code=ErrorCode.BAD_REQUEST, reason=reason.text))
+            refuse(self, VerbRefusal(code=ErrorCode.BAD_REQUEST, reason=reason.text))
             if not self.is_open:
                 # The reader was too slow for that answer, and is closed.
                 return
@@ -257,13 +257,13 @@ class Connection(abc.ABC):
             measures.DROPPED.labels("disconnect").inc(count)
             text, about = "closing %d: %s (%d bytes behind)", {"connection": self.number}
             logger.debug(text, self.number, reason.name, behind, extra=about)
-        self._leave(reason.name)
+        self._unregister(reason.name)
         wait = reason.retry_after_ms if retry_after_ms is None else retry_after_ms
         self._say_goodbye(disconnect_push(reason, wait), reason)
 
     # Called by transports.
 
-    def set_auth(self, auth: AuthState) -> None:
+    def set_login_state(self, auth: AuthState) -> None:
         """Set the reader's login state to ``auth``, and close when its token has expired."""
         if not self.is_open:
             return
@@ -294,12 +294,12 @@ class Connection(abc.ABC):
             return
         self._verbs.append((intent, size))
         self._hold_verbs(size)
-        self._obey()
+        self._run_verbs()
 
     def enqueue_verbs(self, intents: Iterable[Intent]) -> None:
         """Execute all verbs of one request in turn; there are no more than may wait."""
         self._verbs.extend((intent, 0) for intent in intents)
-        self._obey()
+        self._run_verbs()
 
     @property
     def waiting_bytes(self) -> int:
@@ -314,24 +314,24 @@ class Connection(abc.ABC):
             measures.BEHIND.labels().observe(self.readers.clock() - self._behind_since)
             self._behind_since = None
         if self.is_open:
-            self._obey()
+            self._run_verbs()
         elif not self.blocked:
             self._all_sent()
 
     def lost(self) -> None:
         """Release everything: the transport is gone. Idempotent."""
         if self.is_open:
-            self._leave("lost")
+            self._unregister("lost")
         self.outbox.clear()
         self.readers.left(self)
 
-    def start_beat(self) -> None:
+    def start_heartbeats(self) -> None:
         """Send heartbeats from now on. The time of the first is random, to spread a crowd."""
         if self._beat is None:
             wait = self.settings.heartbeat * random.uniform(0.2, 1.0)  # noqa: S311 - no secret
             self._beat = self._loop.call_later(wait, self._on_beat)
 
-    def stop_beat(self) -> None:
+    def stop_heartbeats(self) -> None:
         """Send no more heartbeats. Idempotent."""
         if self._beat is not None:
             self._beat.cancel()
@@ -358,7 +358,7 @@ class Connection(abc.ABC):
         """Act after the last frame of a closing connection was sent."""
 
     def _replayed(self, publication: Publication) -> bytes:
-        return publication.frame(self.variant)
+        return publication.frame(self.framing)
 
     # Private.
 
@@ -382,7 +382,7 @@ class Connection(abc.ABC):
         elif not self.outbox.push_firm(frame, self.readers.clock()):
             self.close(SLOW_READER)
 
-    def _obey(self) -> None:
+    def _run_verbs(self) -> None:
         while (
             self._verbs
             and not self._busy
@@ -393,7 +393,7 @@ class Connection(abc.ABC):
             intent, size = self._verbs.popleft()
             self._hold_verbs(-size)
             try:
-                pending = self.readers.desk.decide(self, intent)
+                pending = self.readers.dispatcher.decide(self, intent)
             except Exception:
                 logger.exception("a verb can't be answered: its reader has to come again")
                 self.close(INTERNAL)
@@ -412,13 +412,13 @@ class Connection(abc.ABC):
             raise
         finally:
             self._busy = False
-        self._obey()
+        self._run_verbs()
 
     def _on_beat(self) -> None:
         self._beat = self._loop.call_later(self.settings.heartbeat, self._on_beat)
         self._heartbeat()
 
-    def _leave(self, why: str) -> None:
+    def _unregister(self, why: str) -> None:
         """Leave the hub, since the connection is closing or gone; ``why``: the metric's label."""
         self.is_open = False
         for subscription in self.subscriptions.values():
@@ -440,4 +440,4 @@ class Connection(abc.ABC):
 
     def _hold_verbs(self, size: int) -> None:
         self._verb_bytes += size
-        self.readers.budget.account.hold(size)
+        self.readers.budget.account.add_bytes(size)

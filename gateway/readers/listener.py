@@ -25,7 +25,7 @@ from tornado.httpserver import HTTPServer
 from gateway.process import measures
 from gateway.process.descriptors import connections_at_most
 from gateway.process.settings import GatewaySettings
-from gateway.readers.admission import Welcome
+from gateway.readers.admission import AdmissionDecision
 from gateway.readers.budget import Budget, ReaderStream
 from newsfabric.errors import ConfigError
 from newsfabric.http.addresses import Addresses
@@ -52,7 +52,7 @@ _TURNED_AWAY_AT_ONCE: Final = 1_000
 _ROUNDS: Final = Rate(burst=1, per_second=0.1)
 
 
-class Listener:
+class ReaderListener:
     """An acceptor of connections for ``server``, from :meth:`start` until :meth:`stop`, at the
     address in ``settings``; ConfigError if that is taken.
 
@@ -70,7 +70,7 @@ class Listener:
         self._streams = StreamsByPlace() if settings.per_address else None
         self._rounds = RateLimit(_ROUNDS)
         self._turned_away = 0
-        self._told_within = settings.unfinished_seconds
+        self._refusal_seconds = settings.unfinished_seconds
         self._pauses = LineLimit(every=60.0)
         self._loop = asyncio.get_running_loop()
         self._resume: asyncio.TimerHandle | None = None
@@ -112,8 +112,8 @@ class Listener:
             if self._addresses.enter(address[0]):
                 self._serve(connection, address)
             else:
-                measures.REJECTED_CONNECTS.labels(Welcome.TOO_MANY.value).inc()
-                self._ask_for_life(address[0])
+                measures.REJECTED_CONNECTS.labels(AdmissionDecision.TOO_MANY.value).inc()
+                self._probe(address[0])
                 self._turn_away(connection, address)
 
     def _serve(self, connection: socket.socket, address: tuple[str, int]) -> None:
@@ -144,20 +144,20 @@ class Listener:
 
         stream = serve_connection(self._server, connection, address, self._budget, closed)
         stream.turned_away = True
-        timer = self._loop.call_later(self._told_within, stream.close)
+        timer = self._loop.call_later(self._refusal_seconds, stream.close)
 
-    def _ask_for_life(self, address: str) -> None:
+    def _probe(self, address: str) -> None:
         """Ask the readers of ``address`` for a sign of life, unless they were asked lately."""
         if self._streams is None or self._rounds.ask(address, self._loop.time()):
             return
-        self._streams.ask_for_life(address)
+        self._streams.probe(address)
 
     def _pause(self, why: str) -> None:
         measures.ACCEPT_PAUSES.inc()
-        unsaid = self._pauses.may_log(self._loop.time())
-        if unsaid is not None:
+        skipped_lines = self._pauses.may_log(self._loop.time())
+        if skipped_lines is not None:
             text = "no new connections for %.1f s at a time: %s (and %d more)"
-            logger.warning(text, _PAUSE, why, unsaid)
+            logger.warning(text, _PAUSE, why, skipped_lines)
         self._loop.remove_reader(self._socket)
         self._resume = self._loop.call_later(_PAUSE, self.start)
 
@@ -179,11 +179,11 @@ class StreamsByPlace:
         if not left:
             del self._streams[_place(address)]
 
-    def ask_for_life(self, address: str) -> None:
+    def probe(self, address: str) -> None:
         """Ask each stream at the place of ``address`` for a sign of life; without one it ends."""
         for stream in tuple(self._streams.get(_place(address), ())):
-            if stream.ask_for_life is not None:
-                stream.ask_for_life()
+            if stream.probe is not None:
+                stream.probe()
 
 
 def _place(address: str) -> bytes:

@@ -75,7 +75,7 @@ class AnswerHandler(PlainHandler):
 
 async def _load(core: Core, rates: Rates, urls: dict[str, str]) -> dict[str, Any]:
     """Return the answer to ``GET /load``: the figures that the agent reports each second."""
-    await core.look()
+    await core.refresh_metrics()
     return {
         "connections": core.reader_count,
         "capacity": core.settings.capacity,
@@ -89,7 +89,7 @@ async def _load(core: Core, rates: Rates, urls: dict[str, str]) -> dict[str, Any
 
 async def _report(core: Core, figures: ProcessFigures) -> dict[str, Any]:
     """Return the answer to ``GET /report``: the gateway's part of the box's report to operators."""
-    await core.look()
+    await core.refresh_metrics()
     ready = core.readiness()
     return {
         "engine": core.engine.name,
@@ -109,7 +109,7 @@ async def _engine(core: Core) -> dict[str, Any]:
 async def _logs(core: Core) -> dict[str, Any]:
     """Return the answer to ``GET /logs``: the logs with missing numbers, the first missing runs of
     each, and logs that the directory doesn't list."""
-    lacking = [known for known in core.hub.logs.unfinished() if known.lacks]
+    incomplete = [known for known in core.hub.logs.unfinished() if known.has_missing]
     return {
         "logs": [
             {
@@ -119,9 +119,9 @@ async def _logs(core: Core) -> dict[str, Any]:
                 "ended": known.extent.ended,
                 "missing": list(itertools.islice(known.missing(), _RUNS_SHOWN)),
             }
-            for known in lacking[:_LOGS_SHOWN]
+            for known in incomplete[:_LOGS_SHOWN]
         ],
-        "more": max(0, len(lacking) - _LOGS_SHOWN),
+        "more": max(0, len(incomplete) - _LOGS_SHOWN),
         "unlisted": [log._asdict() for log in core.follower.unlisted.logs[:_LOGS_SHOWN]],
     }
 
@@ -170,7 +170,7 @@ class GatewayMetricsHandler(MetricsHandler):
 
     async def prepare(self) -> None:
         """Read the data plane's counters, before :meth:`get`."""
-        await self._core.look()
+        await self._core.refresh_metrics()
 
 
 def admin_application(

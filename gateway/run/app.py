@@ -16,7 +16,7 @@ from tornado.httputil import HTTPServerRequest
 from gateway.core.core import Core
 from gateway.core.drain import drain, rebalance
 from gateway.process.settings import GatewaySettings
-from gateway.readers.listener import Listener
+from gateway.readers.listener import ReaderListener
 from gateway.run.admin import admin_application, urls_under
 from gateway.transports import sockjs
 from gateway.transports.catchup import CatchUpHandler
@@ -59,8 +59,8 @@ async def running(
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(core.close)
         stack.push_async_callback(link.close)
-        await core.gate.start()
-        readers = Listener(readers_server(stack, core), core.readers.budget, settings)
+        await core.authenticator.start()
+        readers = ReaderListener(readers_server(stack, core), core.readers.budget, settings)
         stack.callback(readers.stop)
         core.follower.begin()
         gateway = await opened(stack, core, link, readers.port, stop)
@@ -87,7 +87,7 @@ async def opened(
     await asyncio.wait({feed}, timeout=START_SECONDS)
     if feed.done():
         feed.result()
-        await core.follower.readied(START_SECONDS)
+        await core.follower.wait_until_ready(START_SECONDS)
     else:
         logger.warning("the directory of logs can't be read yet: not ready until it is")
     await core.upstream.start(link)
@@ -114,7 +114,7 @@ class ReadersApplication(tornado.web.Application):
 
 def readers_server(stack: contextlib.AsyncExitStack, core: Core) -> HTTPServer:
     """Return the server of readers' HTTP requests; its connections are closed with ``stack``."""
-    router = sockjs.Router(core)
+    router = sockjs.SessionRouter(core)
     stack.callback(router.stop)
     routes: list[Any] = [
         (r"/websocket", WebSocketHandler, {"core": core}),

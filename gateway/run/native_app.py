@@ -10,7 +10,7 @@ from gateway.core.core import Core
 from gateway.core.drain import drain
 from gateway.native.plane import Plane
 from gateway.native.program import control_socket, find_program
-from gateway.native.serving import Serving
+from gateway.native.serving import DataplaneService
 from gateway.process.settings import GatewaySettings
 from gateway.run.app import Gateway, opened, readers_server
 from newsfabric.amqp import Link
@@ -33,8 +33,8 @@ async def running(
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(core.close)
         stack.push_async_callback(link.close)
-        await core.gate.start()
-        serving = Serving(core, plane, readers_server(stack, core), stop)
+        await core.authenticator.start()
+        serving = DataplaneService(core, plane, readers_server(stack, core), stop)
         try:
             await plane.attach()
         except OSError as exc:
@@ -43,7 +43,7 @@ async def running(
             raise ConfigError(f"can't attach to the data plane: {why}") from exc
         core.spawn(plane.stay_attached())
         core.follower.begin(serving.left_logs)
-        core.spawn(serving.share_room())
-        core.spawn(serving.leave_logs())
+        core.spawn(serving.update_capacity())
+        core.spawn(serving.save_logs())
         yield await opened(stack, core, link, plane.port, stop)
         await drain(core)

@@ -21,16 +21,16 @@ class BodyState(enum.Enum):
     NO_ROOM = "no room"
 
 
-class Bodies:
+class RequestBodies:
     """All bodies that one process is receiving: at most ``most`` bytes together."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.held = 0
         # Bodies that hold bytes.
-        self._bodies: set[Body] = set()
+        self._bodies: set[RequestBody] = set()
 
-    def admit(self, body: Body, size: int) -> bool:
+    def reserve(self, body: RequestBody, size: int) -> bool:
         """Hold ``size`` more bytes for ``body``, and drop larger bodies to make room for them.
 
         Return False, and hold nothing more, if ``body`` itself would be the largest."""
@@ -44,16 +44,16 @@ class Bodies:
         self._bodies.add(body)
         return True
 
-    def release(self, body: Body) -> None:
+    def release(self, body: RequestBody) -> None:
         """Stop counting the bytes of ``body``. Idempotent if the caller then empties ``body``."""
         self.held -= len(body.data)
         self._bodies.discard(body)
 
 
-class Body:
+class RequestBody:
     """A body of at most ``most`` bytes. Its owner must :meth:`close` it in every case."""
 
-    def __init__(self, bodies: Bodies, most: int) -> None:
+    def __init__(self, bodies: RequestBodies, most: int) -> None:
         self.state = BodyState.TAKEN
         #: All bytes received, until the body is closed. Not a list of chunks: a chunk of one byte
         #: would cost 40.
@@ -61,13 +61,13 @@ class Body:
         self._bodies = bodies
         self._most = most
 
-    def take(self, chunk: bytes) -> None:
+    def append(self, chunk: bytes) -> None:
         """Append ``chunk``; without room for it, drop the whole body."""
         if self.state is not BodyState.TAKEN:
             return
         if len(self.data) + len(chunk) > self._most:
             self.close(BodyState.TOO_LARGE)
-        elif self._bodies.admit(self, len(chunk)):
+        elif self._bodies.reserve(self, len(chunk)):
             self.data += chunk
         else:
             self.close(BodyState.NO_ROOM)

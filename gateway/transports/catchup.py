@@ -14,8 +14,8 @@ import orjson
 from gateway.past.paging import page
 from gateway.past.replay import Replay
 from gateway.transports.streaming import PageHandler
-from gateway.wire.frames import Variant, with_identity
-from gateway.wire.protocol import Refusal
+from gateway.wire.frames import Framing, with_identity
+from gateway.wire.protocol import VerbRefusal
 from gateway.wire.publication import Publication
 from newsfabric.closing import ErrorCode
 from newsfabric.messages.envelope import identity_of_id
@@ -23,7 +23,7 @@ from newsfabric.numbers import whole_number
 
 _LIMIT = 100
 _MOST = 1_000
-_TOO_OFTEN = Refusal(
+_TOO_OFTEN = VerbRefusal(
     code=ErrorCode.TOO_MANY_REQUESTS, reason="this address has asked too often", temporary=True
 )
 
@@ -43,13 +43,13 @@ class CatchUpHandler(PageHandler):
         if wait:
             self._refuse_verb(_TOO_OFTEN, retry_after=wait)
             return
-        auth = await self._who()
+        auth = await self._authenticate()
         if auth is None:
             return
         after = self.get_query_argument("after", None) or None
         topic = self.get_query_argument("topic", None)
         asked = self._subscribe(auth, topic=topic, position=after)
-        if isinstance(asked, Refusal):
+        if isinstance(asked, VerbRefusal):
             self._refuse_verb(asked)
             return
         limit = self._limit()
@@ -82,11 +82,11 @@ class CatchUpHandler(PageHandler):
         with contextlib.suppress(ValueError):
             return whole_number(text, 1, _MOST)
         reason = f"limit must be a whole number from 1 to {_MOST}"
-        self._refuse_verb(Refusal(code=ErrorCode.BAD_REQUEST, reason=reason))
+        self._refuse_verb(VerbRefusal(code=ErrorCode.BAD_REQUEST, reason=reason))
         return None
 
 
 def _row(publication: Publication) -> bytes:
     mark = publication.mark
     identity = publication.envelope.identity if mark is None else identity_of_id(mark.id)
-    return with_identity(publication.frame(Variant.RAW), identity)
+    return with_identity(publication.frame(Framing.RAW), identity)

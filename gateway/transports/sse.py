@@ -17,11 +17,11 @@ import time
 from gateway.answers.access import AuthState
 from gateway.answers.subscribe import Subscribe
 from gateway.readers.budget import ReaderStream
-from gateway.readers.connection import Readers
+from gateway.readers.connection import OpenReaders
 from gateway.transports.acknowledged import since_acknowledged
-from gateway.transports.streaming import UNBUFFERED, Ending, PageHandler, StreamConnection
-from gateway.wire.frames import Variant, dress
-from gateway.wire.protocol import Refusal
+from gateway.transports.streaming import UNBUFFERED, AfterGoodbye, PageHandler, StreamConnection
+from gateway.wire.frames import Framing, frame_as
+from gateway.wire.protocol import VerbRefusal
 from gateway.wire.publication import Publication
 from newsfabric.closing import CloseReason, ErrorCode
 from newsfabric.numbers import whole_number
@@ -31,12 +31,12 @@ class SseConnection(StreamConnection):
     """A reader of an event stream. It sends nothing after its request."""
 
     transport = "sse"
-    variant = Variant.SSE
+    framing = Framing.SSE
 
     # A comment: a line that begins with a colon.
     heartbeat = b":\n\n"
 
-    def __init__(self, readers: Readers, stream: ReaderStream) -> None:
+    def __init__(self, readers: OpenReaders, stream: ReaderStream) -> None:
         super().__init__(readers, stream)
         # The position at the start, until everything asked for has been sent.
         self._begin: str | None = readers.hub.position(time.time())
@@ -50,8 +50,8 @@ class SseConnection(StreamConnection):
         frame = super()._replayed(publication)
         return frame if self._begin is None else _without_id(frame)
 
-    def _obey(self) -> None:
-        super()._obey()
+    def _run_verbs(self) -> None:
+        super()._run_verbs()
         if self._begin is not None and self.is_open and not self._busy and not self._verbs:
             # An event without data: it only sets the id (WHATWG HTML section 9.2.6).
             self._firm(b"id: " + self._begin.encode() + b"\n\n")
@@ -64,11 +64,11 @@ class SseConnection(StreamConnection):
         # There is no pong: a sign of life is that the machine acknowledges our bytes. One that
         # takes no more of them doesn't count: it still acknowledges TCP's probes.
         if not self.blocked:
-            heard = self.readers.clock() - since_acknowledged(self._socket)
-            self._heard_at = max(self._heard_at, heard)
+            acknowledged_at = self.readers.clock() - since_acknowledged(self._socket)
+            self._received_at = max(self._received_at, acknowledged_at)
 
     def _say_goodbye(self, push: bytes, reason: CloseReason) -> None:
-        self._part(dress(push, self.variant), Ending.HANG_UP)
+        self._send_last(frame_as(push, self.framing), AfterGoodbye.HANG_UP)
 
 
 class SseHandler(PageHandler):
@@ -84,7 +84,7 @@ class SseHandler(PageHandler):
             return
         stream = self._take_over("200 OK", self._head())
         connection = SseConnection(self.core.readers, stream)
-        connection.set_auth(auth)
+        connection.set_login_state(auth)
         connection.enqueue_verbs(intents)
         await connection.run()
 
@@ -96,11 +96,11 @@ class SseHandler(PageHandler):
 
     async def _welcomed(self) -> AuthState | None:
         """Return the auth state of the request; None if it was refused, and answered."""
-        return await self._who() if self._is_welcome() else None
+        return await self._authenticate() if self._is_welcome() else None
 
-    def _refused(self, intents: list[Subscribe | Refusal]) -> bool:
+    def _refused(self, intents: list[Subscribe | VerbRefusal]) -> bool:
         """Return whether there is nothing to serve; then the error is sent."""
-        refused = [intent for intent in intents if isinstance(intent, Refusal)]
+        refused = [intent for intent in intents if isinstance(intent, VerbRefusal)]
         if len(refused) < len(intents):
             return False
         self._refuse_verb(refused[0])
@@ -118,24 +118,24 @@ class SseHandler(PageHandler):
                 head[name] = self._headers[name]
         return head
 
-    def _intents(self, auth: AuthState) -> list[Subscribe | Refusal]:
+    def _intents(self, auth: AuthState) -> list[Subscribe | VerbRefusal]:
         topics = list(dict.fromkeys(self.get_query_arguments("topic")))
         limits = self.core.settings.reader
         if not topics:
-            return [Refusal(code=ErrorCode.BAD_REQUEST, reason="write /events?topic=…")]
+            return [VerbRefusal(code=ErrorCode.BAD_REQUEST, reason="write /events?topic=…")]
         if len(topics) > limits.topics:
             reason = f"at most {limits.topics} topics"
-            return [Refusal(code=ErrorCode.LIMIT_EXCEEDED, reason=reason)]
+            return [VerbRefusal(code=ErrorCode.LIMIT_EXCEEDED, reason=reason)]
         position = self._position()
         rewind = _rewind(self.get_query_argument("rewind", None, strip=False), limits.rewind)
         return [self._subscribe(auth, topic=t, rewind=rewind, position=position) for t in topics]
 
     def _position(self) -> str | None:
         """Return where to resume: the last id received overrides the page's own position."""
-        said = self.request.headers.get("Last-Event-ID")
+        text = self.request.headers.get("Last-Event-ID")
         # A polyfill can set no header without a preflight: it adds a parameter to the page's URL.
         return (
-            said
+            text
             or self.get_query_argument("lastEventId", None)
             or self.get_query_argument("last_event_id", None)
             or None

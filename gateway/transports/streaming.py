@@ -21,10 +21,10 @@ from tornado.iostream import StreamClosedError
 
 from gateway.answers.access import ANONYMOUS, AuthState, refusal
 from gateway.answers.subscribe import Subscribe
-from gateway.readers.admission import Welcome
+from gateway.readers.admission import AdmissionDecision
 from gateway.readers.budget import ReaderStream
-from gateway.readers.connection import Connection, Readers
-from gateway.wire.protocol import Refusal, error_push
+from gateway.readers.connection import Connection, OpenReaders
+from gateway.wire.protocol import VerbRefusal, error_push
 from newsfabric.closing import ADDRESS_FULL, NO_PONG, ErrorCode
 from newsfabric.process.service import HeadHandler, answer_preflight, methods_of
 
@@ -46,7 +46,7 @@ _STATUS: Final = {
 }
 
 
-class Ending(enum.Enum):
+class AfterGoodbye(enum.Enum):
     """The step after the last byte of a goodbye."""
 
     WAIT = "the reader answers, then hangs up"
@@ -59,27 +59,27 @@ class StreamConnection(Connection):
 
     heartbeat: bytes
 
-    def __init__(self, readers: Readers, stream: ReaderStream) -> None:
+    def __init__(self, readers: OpenReaders, stream: ReaderStream) -> None:
         super().__init__(readers)
         self._stream = self.stream = stream
         stream.reader = self
-        stream.ask_for_life = self.ask_for_life
+        stream.probe = self.probe
         # Kept, because a stream forgets its socket when it closes.
         self._socket = stream.socket
         # The time of the last sign of life that the transport can know of.
-        self._heard_at = readers.clock()
+        self._received_at = readers.clock()
         # The time of the last heartbeat, which asks for a sign of life.
-        self._beaten_at = self._heard_at
+        self._beaten_at = self._received_at
         # Runs while a sign of life is awaited out of turn.
         self._asked: asyncio.TimerHandle | None = None
         self._linger: asyncio.TimerHandle | None = None
-        self._ending = Ending.WAIT
+        self._after_goodbye = AfterGoodbye.WAIT
         if stream.writing():
             # An earlier answer on this connection is still on its way: write behind it.
             self.blocked = True
             stream.write(b"").add_done_callback(self._on_room)
 
-    def ask_for_life(self) -> None:
+    def probe(self) -> None:
         """End the connection unless something is heard soon.
 
         A reader who hasn't taken all bytes is left alone: the heartbeat would wait behind them.
@@ -87,16 +87,16 @@ class StreamConnection(Connection):
         if self.is_open and not self.blocked and self._asked is None:
             self._write([self.heartbeat])
             now = self.readers.clock()
-            self._asked = self._loop.call_later(ANSWER_SECONDS, self._end_unless_heard, now)
+            self._asked = self._loop.call_later(ANSWER_SECONDS, self._end_unless_received, now)
 
-    def _end_unless_heard(self, asked_at: float) -> None:
+    def _end_unless_received(self, asked_at: float) -> None:
         self._asked = None
         self._listen()
         if (
             self.is_open
             and not self.blocked
-            and self._heard_at < asked_at
-            and self._has_said_nothing()
+            and self._received_at < asked_at
+            and self._nothing_unread()
         ):
             self.close(NO_PONG)
             # A dead reader answers no goodbye either, and others wait for its place.
@@ -108,7 +108,7 @@ class StreamConnection(Connection):
     async def run(self) -> None:
         """Serve the connection until it ends. Its owner is the HTTP handler that awaits this."""
         if self.is_open:
-            self.start_beat()
+            self.start_heartbeats()
         try:
             while True:
                 data = await self._stream.read_bytes(_READ_BYTES, partial=True)
@@ -161,10 +161,10 @@ class StreamConnection(Connection):
         Two heartbeats of silence aren't enough: this process may have stood still, and have asked
         for no sign of life. A reader whose bytes wait here unread isn't silent either.
         """
-        late = self._beaten_at - self._heard_at > self.settings.heartbeat
-        return late and self._has_said_nothing()
+        late = self._beaten_at - self._received_at > self.settings.heartbeat
+        return late and self._nothing_unread()
 
-    def _has_said_nothing(self) -> bool:
+    def _nothing_unread(self) -> bool:
         """Return whether no received bytes wait unread."""
         if not self._stream.reading():
             return False
@@ -177,24 +177,24 @@ class StreamConnection(Connection):
             pass
         return False
 
-    def _part(self, last: bytes, ending: Ending) -> None:
+    def _send_last(self, last: bytes, ending: AfterGoodbye) -> None:
         """Send the last bytes and end. After the linger the stream is closed in any case."""
         self._stop_timers()
         self._linger = self._loop.call_later(self.settings.linger, self._stream.close)
-        self._ending = ending
+        self._after_goodbye = ending
         self._firm(last)
         if not self.blocked:
             self._all_sent()
 
     def _all_sent(self) -> None:
-        if self._ending is Ending.HANG_UP:
+        if self._after_goodbye is AfterGoodbye.HANG_UP:
             self._stream.close()
-        elif self._ending is Ending.HALF_CLOSE:
+        elif self._after_goodbye is AfterGoodbye.HALF_CLOSE:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
 
     def _stop_timers(self) -> None:
-        self.stop_beat()
+        self.stop_heartbeats()
         for timer in (self._asked, self._linger):
             if timer is not None:
                 timer.cancel()
@@ -220,13 +220,13 @@ class ReaderHandler(tornado.web.RequestHandler):
 
     def _is_welcome(self) -> bool:
         """Return whether a new reader may come in; if not, the refusal is sent."""
-        verdict = self.core.admission.ask(self.request.headers)
-        if verdict is not Welcome.YES:
+        verdict = self.core.admission.decide(self.request.headers)
+        if verdict is not AdmissionDecision.YES:
             self._turn_away(verdict)
-        return verdict is Welcome.YES
+        return verdict is AdmissionDecision.YES
 
-    def _turn_away(self, verdict: Welcome) -> None:
-        if verdict is Welcome.BAD_ORIGIN:
+    def _turn_away(self, verdict: AdmissionDecision) -> None:
+        if verdict is AdmissionDecision.BAD_ORIGIN:
             self._refuse(403, "origin not allowed")
         else:
             seconds = max(1, self.core.settings.retry_after_ms // 1000)
@@ -290,7 +290,7 @@ class TurnedAwayHandler(StreamHandler):
     def prepare(self) -> None:
         """Send 503, whatever the method."""
         seconds = math.ceil(ADDRESS_FULL.retry_after_ms / 1000)
-        self._hang_up(f"not now: {Welcome.TOO_MANY.value}", seconds)
+        self._hang_up(f"not now: {AdmissionDecision.TOO_MANY.value}", seconds)
 
 
 class PageHandler(HeadHandler, StreamHandler):
@@ -303,14 +303,14 @@ class PageHandler(HeadHandler, StreamHandler):
             origin = headers.get("Origin")
             self.set_header("Access-Control-Allow-Origin", origin or "*")
             self.set_header("Vary", "Origin")
-            if origin is not None and self.core.origins.lends_cookie(headers):
+            if origin is not None and self.core.origins.may_use_cookie(headers):
                 self.set_header("Access-Control-Allow-Credentials", "true")
 
     def options(self) -> None:
         """Answer a CORS preflight."""
         answer_preflight(self)
 
-    async def _who(self) -> AuthState | None:
+    async def _authenticate(self) -> AuthState | None:
         """Return the auth state for the request's token; None if it is invalid, and was refused.
 
         An invalid token is refused whatever is asked for: its sender wants to be logged in.
@@ -318,21 +318,21 @@ class PageHandler(HeadHandler, StreamHandler):
         token = self.core.origins.token_of(self.request.headers)
         if token is None:
             return ANONYMOUS
-        result = await self.core.gate.decide_now_or_later(ANONYMOUS, token)
+        result = await self.core.authenticator.decide_now_or_later(ANONYMOUS, token)
         if result.refusal is None:
             return result.auth
         self._refuse_verb(result.refusal)
         return None
 
-    def _subscribe(self, auth: AuthState, **fields: Any) -> Subscribe | Refusal:
+    def _subscribe(self, auth: AuthState, **fields: Any) -> Subscribe | VerbRefusal:
         """Return the intent of a ``subscribe`` with these fields, by a reader with ``auth``."""
         verb = self.core.readers.verbs.parse_object({"action": "subscribe", **fields})
         if isinstance(verb, Subscribe):
             return refusal(verb.topic, self.core.table.known(verb.topic), auth.login) or verb
-        assert isinstance(verb, Refusal)
+        assert isinstance(verb, VerbRefusal)
         return verb
 
-    def _refuse_verb(self, refused: Refusal, *, retry_after: float = 1.0) -> None:
+    def _refuse_verb(self, refused: VerbRefusal, *, retry_after: float = 1.0) -> None:
         """Answer with the ``error`` push, as a connection would get it."""
         status = _STATUS.get(refused.code, 400)
         self.set_status(status)

@@ -9,17 +9,17 @@ import orjson
 
 from gateway.answers.login import LogIn
 from gateway.process import measures
-from gateway.readers.admission import Welcome
+from gateway.readers.admission import AdmissionDecision
 from gateway.readers.budget import ReaderStream
-from gateway.readers.connection import Readers
-from gateway.transports.streaming import Ending, StreamConnection, StreamHandler
+from gateway.readers.connection import OpenReaders
+from gateway.transports.streaming import AfterGoodbye, StreamConnection, StreamHandler
 from gateway.wire.frames import (
     CLOSE,
     PING,
     PONG,
     TEXT,
-    Variant,
-    dress,
+    Framing,
+    frame_as,
     sockjs_close,
     websocket_close,
     websocket_frame,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _PING: Final = websocket_frame(PING, b"")
 # A page can't read a 503 of a WebSocket, but it can read a push.
-_TOLD: Final = {Welcome.FULL: OVERLOAD, Welcome.TOO_MANY: ADDRESS_FULL}
+_CLOSE_REASONS: Final = {AdmissionDecision.FULL: OVERLOAD, AdmissionDecision.TOO_MANY: ADDRESS_FULL}
 _SOCKJS_OPEN: Final = websocket_frame(TEXT, b"o")
 
 
@@ -53,10 +53,10 @@ class WebSocketConnection(StreamConnection):
     """A reader on a raw WebSocket: one verb or push per message, JSON text."""
 
     transport = "websocket"
-    variant = Variant.WEBSOCKET
+    framing = Framing.WEBSOCKET
     heartbeat = _PING
 
-    def __init__(self, readers: Readers, stream: ReaderStream) -> None:
+    def __init__(self, readers: OpenReaders, stream: ReaderStream) -> None:
         super().__init__(readers, stream)
         self._parser = FrameParser(self.settings.reader.frame_bytes)
         # RFC 6455 section 5.5.3: of the pings that wait, the most recent must be answered.
@@ -65,7 +65,7 @@ class WebSocketConnection(StreamConnection):
         self._deadline: asyncio.TimerHandle | None = None
 
     def _on_bytes(self, data: bytes) -> None:
-        now = self._heard_at = self.readers.clock()
+        now = self._received_at = self.readers.clock()
         for received in self._parser.feed(data):
             self._on_frame(received)
         if self._parser.violation is not None:
@@ -84,7 +84,7 @@ class WebSocketConnection(StreamConnection):
         if left > 0:
             self._deadline = self._loop.call_later(left, self._watch_unfinished)
         else:
-            self._parser.give_up(UNFINISHED)
+            self._parser.stop(UNFINISHED)
             self.close(UNFINISHED)
 
     def _stop_timers(self) -> None:
@@ -103,9 +103,9 @@ class WebSocketConnection(StreamConnection):
 
     def _on_close_frame(self, payload: bytes) -> None:
         if self.is_open:
-            self._leave("reader")
+            self._unregister("reader")
             # RFC 6455 section 5.5.1: answer with the same code; 7.1.1: the server closes TCP.
-            self._part(websocket_frame(CLOSE, payload[:2]), Ending.HANG_UP)
+            self._send_last(websocket_frame(CLOSE, payload[:2]), AfterGoodbye.HANG_UP)
         else:
             self._stream.close()
 
@@ -123,8 +123,8 @@ class WebSocketConnection(StreamConnection):
         # RFC 6455 section 7.1.1: the reader answers, then TCP is closed. After a violation its
         # answer can't be told from its other bytes. All these are read and dropped, since a reset
         # would destroy the goodbye.
-        ending = Ending.WAIT if self._parser.violation is None else Ending.HALF_CLOSE
-        self._part(dress(push, self.variant) + self._close_frames(reason), ending)
+        ending = AfterGoodbye.WAIT if self._parser.violation is None else AfterGoodbye.HALF_CLOSE
+        self._send_last(frame_as(push, self.framing) + self._close_frames(reason), ending)
 
     def _close_frames(self, reason: CloseReason) -> bytes:
         return websocket_close(reason.code, reason.text)
@@ -134,11 +134,11 @@ class SockJsWebSocketConnection(WebSocketConnection):
     """A reader on a WebSocket with SockJS frames, in both directions."""
 
     transport = "sockjs-websocket"
-    variant = Variant.SOCKJS_WEBSOCKET
+    framing = Framing.SOCKJS_WEBSOCKET
     # SockJS has no answer to h; the ping's pong is the sign of life.
     heartbeat = websocket_frame(TEXT, b"h") + _PING
 
-    def __init__(self, readers: Readers, stream: ReaderStream) -> None:
+    def __init__(self, readers: OpenReaders, stream: ReaderStream) -> None:
         super().__init__(readers, stream)
         self._firm(_SOCKJS_OPEN)
 
@@ -151,8 +151,8 @@ class SockJsWebSocketConnection(WebSocketConnection):
         try:
             messages = orjson.loads(data)
         except orjson.JSONDecodeError:
-            self._leave(PROTOCOL_ERROR.name)
-            self._part(super()._close_frames(PROTOCOL_ERROR), Ending.HANG_UP)
+            self._unregister(PROTOCOL_ERROR.name)
+            self._send_last(super()._close_frames(PROTOCOL_ERROR), AfterGoodbye.HANG_UP)
             return
         for message in messages if isinstance(messages, list) else [messages]:
             super().received(message if isinstance(message, str) else "")
@@ -199,11 +199,11 @@ class WebSocketHandler(StreamHandler):
         if not self.core.engine.serves_websockets:
             self._refuse_upgrade()
             return
-        verdict = self.core.admission.ask(headers)
-        if verdict is Welcome.YES and self._is_turned_away:
-            verdict = Welcome.TOO_MANY
-        told = _TOLD.get(verdict) if self.core.readers.can_turn_away() else None
-        if verdict is not Welcome.YES and told is None:
+        verdict = self.core.admission.decide(headers)
+        if verdict is AdmissionDecision.YES and self._is_turned_away:
+            verdict = AdmissionDecision.TOO_MANY
+        reason = _CLOSE_REASONS.get(verdict) if self.core.readers.can_turn_away() else None
+        if verdict is not AdmissionDecision.YES and reason is None:
             self._turn_away(verdict)
             return
         head = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Accept": accept}
@@ -212,8 +212,8 @@ class WebSocketHandler(StreamHandler):
             head["Sec-WebSocket-Protocol"] = SUBPROTOCOL
         stream = self._take_over("101 Switching Protocols", head)
         connection = self.connection(self.core.readers, stream)
-        if told is not None:
-            connection.close(told)
+        if reason is not None:
+            connection.close(reason)
         token = token or self.core.origins.cookie_of(headers)
         if token is not None:
             # Handled as if it were the first verb.

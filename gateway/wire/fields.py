@@ -24,7 +24,7 @@ class BadVerb(Exception):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Fields:
+class VerbFields:
     """The fields of one verb, of an untrusted reader. Each method raises :class:`BadVerb`.
 
     ``topic`` is checked, and "" for a verb that has none.

@@ -1,6 +1,6 @@
 """The bytes on the wire, encoded once and shared by all readers that get them.
 
-Every push is one JSON text. Each transport frames it in one of the ways of :class:`Variant`. A
+Every push is one JSON text. Each transport frames it in one of the ways of :class:`Framing`. A
 message is encoded at most once for each variant, whatever the number of readers. The body's bytes
 are spliced in as the publisher wrote them. They were checked to be JSON before
 (:mod:`gateway.feed.feed`), so they can't break out of their place.
@@ -45,7 +45,7 @@ _SOCKJS_ESCAPED: Final = re.compile(
 )
 
 
-class Variant(enum.IntEnum):
+class Framing(enum.IntEnum):
     """The framing of a push for a transport."""
 
     RAW = 0
@@ -79,15 +79,15 @@ def with_identity(push: bytes, identity: int) -> bytes:
     return push[:-1] + b',"identity":"%b"}' % identity_text(identity).encode()
 
 
-def dress(push: bytes, variant: Variant, position: str | None = None) -> bytes:
-    """Return the JSON text ``push`` framed as ``variant``; ``position``: the id of an SSE event."""
-    if variant is Variant.RAW:
+def frame_as(push: bytes, framing: Framing, position: str | None = None) -> bytes:
+    """Return the JSON text ``push`` framed as ``framing``; ``position``: the id of an SSE event."""
+    if framing is Framing.RAW:
         return push
-    if variant is Variant.WEBSOCKET:
+    if framing is Framing.WEBSOCKET:
         return websocket_frame(TEXT, push)
-    if variant is Variant.SOCKJS:
+    if framing is Framing.SOCKJS:
         return sockjs_element(push)
-    if variant is Variant.SOCKJS_WEBSOCKET:
+    if framing is Framing.SOCKJS_WEBSOCKET:
         return websocket_frame(TEXT, sockjs_array([sockjs_element(push)]))
     return sse_event(push, position)
 
@@ -163,6 +163,6 @@ def messages_push(
 ) -> bytes:
     """Return the reply to ``history``. ``messages``: ``message`` pushes, oldest first. ``missing``:
     ids of messages that can't be read; the field is left out if there are none."""
-    told = {"missing": missing} if missing else {}
-    head = encode_push("history", ref=ref, topic=topic, more=more, **told)
+    missing_field = {"missing": missing} if missing else {}
+    head = encode_push("history", ref=ref, topic=topic, more=more, **missing_field)
     return head[:-1] + b',"messages":[' + b",".join(messages) + b"]}"

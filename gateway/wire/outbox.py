@@ -67,21 +67,21 @@ class Account:
         # Waiting connections by the frame's address: while one waits, no other frame has it.
         self._frames: dict[int, int] = {}
 
-    def enter(self, frame: bytes) -> None:
+    def add(self, frame: bytes) -> None:
         """Count one more connection that waits for ``frame``."""
         waiting = self._frames.get(id(frame), 0)
         self._frames[id(frame)] = waiting + 1
         self.bytes += ENTRY_BYTES + (0 if waiting else len(frame))
         self._grown()
 
-    def leave(self, frame: bytes) -> None:
+    def remove(self, frame: bytes) -> None:
         """Count one connection less that waits for ``frame``."""
         waiting = self._frames.pop(id(frame)) - 1
         self.bytes -= ENTRY_BYTES + (0 if waiting else len(frame))
         if waiting:
             self._frames[id(frame)] = waiting
 
-    def hold(self, size: int) -> None:
+    def add_bytes(self, size: int) -> None:
         """Count ``size`` bytes of something else that is kept for a reader; negative: released."""
         self.bytes += size
         if size > 0:
@@ -157,7 +157,7 @@ class Outbox:
         """Drop all frames; return how many waited."""
         count = len(self._frames)
         for frame in self._frames.values():
-            self._account.leave(frame)
+            self._account.remove(frame)
         self._frames.clear()
         self._droppable.clear()
         self._keys.clear()
@@ -188,13 +188,13 @@ class Outbox:
     def _append(self, frame: bytes) -> int:
         self._number += 1
         self._frames[self._number] = frame
-        self._account.enter(frame)
+        self._account.add(frame)
         self.pending_bytes += _cost(frame)
         return self._number
 
     def _remove(self, number: int) -> None:
         frame = self._frames.pop(number)
-        self._account.leave(frame)
+        self._account.remove(frame)
         self.pending_bytes -= _cost(frame)
         publication = self._droppable.pop(number, None)
         if publication is None:

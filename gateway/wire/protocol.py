@@ -62,7 +62,7 @@ class Rewind:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class VerbRefusal:
     """A refused verb; becomes an ``error`` push.
 
     A reader above its ``limits`` is sent them, and the time after which it may send more.
@@ -132,7 +132,7 @@ class Bucket:
 
 def subscription_refusal(
     topic: str, subscribed: Collection[str], limits: ReaderLimits
-) -> Refusal | None:
+) -> VerbRefusal | None:
     """Return a refusal if a reader with ``subscribed`` can't have ``topic``; ask at its turn."""
     if topic in subscribed:
         code, reason = ErrorCode.ALREADY_SUBSCRIBED, "already subscribed"
@@ -140,10 +140,10 @@ def subscription_refusal(
         code, reason = ErrorCode.LIMIT_EXCEEDED, f"at most {limits.topics} topics"
     else:
         return None
-    return Refusal(code=code, reason=reason, topic=topic)
+    return VerbRefusal(code=code, reason=reason, topic=topic)
 
 
-def error_push(refusal: Refusal) -> bytes:
+def error_push(refusal: VerbRefusal) -> bytes:
     """Return the ``error`` push for ``refusal``."""
     return encode_push(
         "error",
@@ -157,9 +157,9 @@ def error_push(refusal: Refusal) -> bytes:
     )
 
 
-def too_many(limits: ReaderLimits) -> Refusal:
+def too_many(limits: ReaderLimits) -> VerbRefusal:
     """Return the refusal of a verb above the rate: after a second there is room for another one."""
-    return Refusal(
+    return VerbRefusal(
         code=ErrorCode.TOO_MANY_REQUESTS,
         reason="too many requests",
         temporary=True,

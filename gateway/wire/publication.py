@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.wire.frames import Variant, dress, mark_push, message_push
+from gateway.wire.frames import Framing, frame_as, mark_push, message_push
 from gateway.wire.position import Copy, copy_of
 from newsfabric.messages.envelope import Envelope
 from newsfabric.messages.mailbox import announced
@@ -50,7 +50,7 @@ class Publication:
         self.native_head: bytes | None = None
         self.mark = announced(envelope, policy)
         self.copies = [copy_of(envelope)]
-        self._frames: dict[Variant, bytes] = {}
+        self._frames: dict[Framing, bytes] = {}
 
     @property
     def routed_ms(self) -> int:
@@ -65,16 +65,16 @@ class Publication:
             self.copies.append(copy)
         return True
 
-    def frame(self, variant: Variant) -> bytes:
-        """Return the bytes for ``variant``: always the same object, so that readers share them."""
-        frame = self._frames.get(variant)
+    def frame(self, framing: Framing) -> bytes:
+        """Return the bytes for ``framing``: always the same object, so that readers share them."""
+        frame = self._frames.get(framing)
         if frame is None:
-            frame = self._frames[variant] = self._encode(variant)
+            frame = self._frames[framing] = self._encode(framing)
         return frame
 
-    def _encode(self, variant: Variant) -> bytes:
-        if variant is not Variant.RAW:
-            return dress(self.frame(Variant.RAW), variant, self.position)
+    def _encode(self, framing: Framing) -> bytes:
+        if framing is not Framing.RAW:
+            return frame_as(self.frame(Framing.RAW), framing, self.position)
         if self.mark is not None:
             return mark_push(self.mark, self.position)
         return message_push(self.envelope, self.policy.topic_class, self.position)
@@ -96,4 +96,4 @@ class Publication:
 
 def push_bytes(publication: Publication) -> int:
     """Return the length of the push, without the overhead of a transport."""
-    return len(publication.frame(Variant.RAW))
+    return len(publication.frame(Framing.RAW))

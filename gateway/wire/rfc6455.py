@@ -123,7 +123,7 @@ class FrameParser:
                 if frame.frame_finished and not self._frames.size:
                     self._since = None
         except ParseFailed as failed:
-            self.give_up(_REASONS[failed.code])
+            self.stop(_REASONS[failed.code])
         return received
 
     def unfinished_since(self, now: float) -> float | None:
@@ -137,7 +137,7 @@ class FrameParser:
             self._since = now
         return self._since
 
-    def give_up(self, reason: CloseReason) -> None:
+    def stop(self, reason: CloseReason) -> None:
         """Accept nothing more, and drop the bytes received: ``violation`` is ``reason`` now."""
         self.violation = reason
         self._frames.buffer = frame_protocol.Buffer()

@@ -190,7 +190,7 @@ async def test_a_stranger_has_more_connections_after_a_new_data_plane_has_come(
             assert await status_of(raw, PAGE) == 200
         await plane.take_over()
         # The new data plane knows of all connections that the old one handed over.
-        await plane.look()
+        await plane.refresh_counters()
         async with box.opened() as another:
             assert await status_of(another, PAGE) == 503
 

@@ -34,7 +34,7 @@ async def test_a_revoked_user_is_back_when_the_revocation_is_forgotten(
         )
         async with box.reader("news.breaking") as reader:
             await reader.is_up_to_date()
-            assert [user for user, _ in box.gateway.core.gate.revocations] == ["another"]
+            assert [user for user, _ in box.gateway.core.authenticator.revocations] == ["another"]
             kept: list[dict[str, Any]] = [
                 {"iat": None},
                 # Not even within the leeway for clocks.

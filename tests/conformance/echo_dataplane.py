@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from gateway.native import commands
-from gateway.native.events import Attached, Event, Handover
+from gateway.native.events import AttachedEvent, Event, HandoverEvent
 from gateway.native.link import ControlLink, connected
 from gateway.native.program import find_program
 from gateway.process.settings import GatewaySettings, NativeSettings
@@ -69,9 +69,9 @@ async def _attached(
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def on_event(event: Event, descriptor: int | None) -> None:
-        if isinstance(event, Attached):
+        if isinstance(event, AttachedEvent):
             port.set_result(event.ports[0])
-        elif isinstance(event, Handover):
+        elif isinstance(event, HandoverEvent):
             handed_over(socket.socket(fileno=descriptor), event.address)
 
     def on_lost(why: str) -> None:

@@ -20,15 +20,15 @@ from dialogue import PATIENCE, SuiteServer
 from tornado.httpserver import HTTPServer
 
 from gateway.core.core import Core
-from gateway.logs.logs import LeftLogs
+from gateway.logs.logs import LogsSnapshot
 from gateway.process.settings import GatewaySettings
 from gateway.readers.budget import Budget
-from gateway.readers.connection import Connection, Readers
-from gateway.readers.listener import Listener, serve_connection
+from gateway.readers.connection import Connection, OpenReaders
+from gateway.readers.listener import ReaderListener, serve_connection
 from gateway.run.app import readers_server
 from gateway.transports.sockjs import PREFIX
-from gateway.transports.streaming import Ending
-from gateway.wire.frames import TEXT, Variant, sockjs_close, websocket_close, websocket_frame
+from gateway.transports.streaming import AfterGoodbye
+from gateway.wire.frames import TEXT, Framing, sockjs_close, websocket_close, websocket_frame
 from gateway.wire.protocol import ReaderLimits
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
@@ -51,7 +51,7 @@ SPECIAL: Final = {
 ENDPOINTS: Final = ("echo", "close", *SPECIAL)
 
 
-class ClosingReaders(Readers):
+class ClosingReaders(OpenReaders):
     """Readers of which each is sent away when it joins."""
 
     def joined(self, connection: Connection) -> None:
@@ -64,16 +64,16 @@ def _send_away(connection: Any) -> None:
     """Close as ``close`` does, but without the ``disconnect`` push, which no other server has."""
     if not connection.is_open:
         return
-    connection._leave("test")
-    if connection.variant is Variant.SOCKJS:
+    connection._unregister("test")
+    if connection.framing is Framing.SOCKJS:
         connection._close_reason = 3000, "Go away!"
         connection.promote()
         connection.unblocked()
         return
     last = websocket_close(3000, "Go away!")
-    if connection.variant is Variant.SOCKJS_WEBSOCKET:
+    if connection.framing is Framing.SOCKJS_WEBSOCKET:
         last = websocket_frame(TEXT, sockjs_close(3000, "Go away!")) + last
-    connection._part(last, Ending.WAIT)
+    connection._send_last(last, AfterGoodbye.WAIT)
 
 
 def _echo(connection: Connection, data: str | bytes) -> None:
@@ -87,7 +87,7 @@ async def tornado_peer() -> AsyncIterator[SuiteServer]:
         stack.enter_context(patch.object(Connection, "received", _echo))
         ports = {}
         for name, (server, budget) in _servers(stack).items():
-            listener = Listener(server, budget, _settings_of(name))
+            listener = ReaderListener(server, budget, _settings_of(name))
             stack.callback(listener.stop)
             listener.start()
             ports[name] = (listener.port, PREFIX)
@@ -134,11 +134,11 @@ def _servers(stack: contextlib.AsyncExitStack) -> dict[str, tuple[HTTPServer, Bu
                 settings=core.settings,
                 verbs=core.readers.verbs,
                 hub=core.hub,
-                desk=core.desk,
+                dispatcher=core.dispatcher,
                 clock=core.clock,
                 spawn=core.spawn,
             )
-        core.follower.begin(LeftLogs((), 0))
+        core.follower.begin(LogsSnapshot((), 0))
         stack.push_async_callback(core.close)
         made[name] = readers_server(stack, core), core.readers.budget
     return made

@@ -128,7 +128,7 @@ def test_a_position_made_within_a_cut_stands_for_no_log_that_wasnt_listed() -> N
         fabric.stores.is_cut = False
         # For this gateway both are past.
         await begins(fabric)
-        assert core_of(fabric).hub.logs.gave(unheard.log, 2)
+        assert core_of(fabric).hub.logs.was_given(unheard.log, 2)
         assert await resumed(fabric, token) == ({"m-1", "m-2"}, True)
 
     played(history)
@@ -226,7 +226,7 @@ async def comes_after_all_and_once(fabric: LogFabric, far: Written) -> None:
     await healed(fabric)
     fabric.tick(far, AT_ONCE)
     await asyncio.sleep(20.0)
-    assert core_of(fabric).hub.logs.has(far.log, 1)
+    assert core_of(fabric).hub.logs.is_done(far.log, 1)
     assert given(fabric) == 5
 
 

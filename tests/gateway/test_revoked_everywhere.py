@@ -62,7 +62,7 @@ async def test_a_revoked_user_is_out(
         await asyncio.gather(carrying, return_exceptions=True)
     # A box that starts later reads it from the store.
     async with opened_box(engine, table=TABLE, store=store, tokens=told) as box:
-        await until(lambda: len(box.gateway.core.gate.revocations) == 1)
+        await until(lambda: len(box.gateway.core.authenticator.revocations) == 1)
 
 
 async def _carry(cluster: CoreCluster, box: StubBroker) -> None:

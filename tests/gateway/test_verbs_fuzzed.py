@@ -20,11 +20,11 @@ from gateway.answers.mark import SetMark
 from gateway.answers.subscribe import Subscribe
 from gateway.answers.verbs import BY_ACTION, Intent, VerbParser
 from gateway.native.events import Decoder
-from gateway.native.marks import decode_marks
+from gateway.native.saved_logs import decode_logs
 from gateway.native.wire import WireError
 from gateway.wire.frames import encode_push
 from gateway.wire.position import decode as decode_position
-from gateway.wire.protocol import ReaderLimits, Refusal, Subscribed, error_push
+from gateway.wire.protocol import ReaderLimits, Subscribed, VerbRefusal, error_push
 from gateway.wire.rfc6455 import FrameParser
 from newsfabric.closing import ErrorCode
 from newsfabric.topics import TopicPolicy, TopicTable
@@ -84,7 +84,7 @@ def test_any_text_becomes_one_too(data: bytes | str) -> None:
 def check(intent: Intent) -> None:
     """Check that ``intent`` keeps its limits, and that its answer is JSON with the same ``ref``."""
     match intent:
-        case Refusal():
+        case VerbRefusal():
             push = error_push(intent)
             assert intent.code in set(ErrorCode)
             assert len(push) < 1_000
@@ -118,14 +118,14 @@ def test_any_bytes_are_events_or_an_error(data: bytes) -> None:
 @given(blob=st.binary(max_size=100) | values.map(lambda value: json.dumps(value).encode()))
 def test_any_blob_is_marks_or_an_error(blob: bytes) -> None:
     with contextlib.suppress(ValueError):
-        decode_marks(blob)
+        decode_logs(blob)
 
 
 @fuzzed
 @given(rest=st.lists(values, max_size=5))
 def test_any_list_is_marks_or_an_error(rest: list[Any]) -> None:
     with contextlib.suppress(ValueError):
-        decode_marks(json.dumps([1, 1_700_000_000_000, rest]).encode())
+        decode_logs(json.dumps([1, 1_700_000_000_000, rest]).encode())
 
 
 @fuzzed

@@ -178,13 +178,13 @@ class LateGateway:
             low = min(one.low, seq - 1, dice.randrange(12))
             at_ms = ms_of_id(made.id)
             if seq in one.messages:
-                self.logs.heard(one.log, seq, low, sent_ms=at_ms, now=NOW)
+                self.logs.note_report(one.log, seq, low, sent_ms=at_ms, now=NOW)
             if seq in one.late_rows and not self.reads_voids:
                 continue
             if self.hub.offer(made, NOW) is not None:
                 self.given.add(made.identity)
             if seq in one.late_rows:
-                next(known for known in self.logs if known.log == one.log).doubt(seq)
+                next(known for known in self.logs if known.log == one.log).note_may_end_void(seq)
             if dice.random() < 0.1:
                 ended = one.ended is not None and dice.random() < 0.5
                 self.logs.learn(one.row(one.low, ended=ended), now=NOW)
@@ -193,7 +193,7 @@ class LateGateway:
         for one in self._record.logs:
             if self._dice.random() < 0.5 and one.ended is None:
                 last = max([*one.messages, one.low])
-                self.logs.heard(one.log, last, one.low, sent_ms=int(NOW * 1000), now=NOW)
+                self.logs.note_report(one.log, last, one.low, sent_ms=int(NOW * 1000), now=NOW)
 
     def position(self) -> str:
         return self.logs.listing.token(int(NOW * 1000))
@@ -247,7 +247,7 @@ class MovingReaders:
         self.record.unreachable = {region for region in REGIONS if dice.random() < 0.15}
         if dice.random() < 0.2:
             stored = await self.record.since(TOPIC, from_ms=0, limit=100)
-            here.hub.warm(TOPIC, stored, [], complete=False, now=NOW)
+            here.hub.seed(TOPIC, stored, [], complete=False, now=NOW)
         token, had = self.there.position(), set(self.there.given)
         answer = asyncio.create_task(self._answer(token, had))
         await asyncio.sleep(dice.choice([0.0, 0.005, 0.02]))
@@ -261,12 +261,12 @@ class MovingReaders:
         position, logs = decode(token), self.here.logs
         for one in replay.publications:
             covered = (copy for copy in one.copies if position.covers(copy.log, copy.seq))
-            if any(logs.stays(copy.log, copy.seq) for copy in covered):
+            if any(logs.cannot_end_void(copy.log, copy.seq) for copy in covered):
                 again.append(one.envelope.identity)
         lost = {
             identity
             for identity, places in self.record.copies().items()
-            if any(logs.gave(*place) for place in places)
+            if any(logs.was_given(*place) for place in places)
             and not any(position.covers(*place) for place in places)
         }
         return ResumeReply(replay.gap is None, lost - had - set(found), again)
@@ -322,7 +322,7 @@ async def test_l4_who_has_a_void_copy_alone_is_given_the_other_one_that_is_past(
     here = Logs(int(NOW * 1000))
     here.begin([DirectoryRow(past, 2, 1), DirectoryRow(dead)], now=NOW)
     hub = Hub(TopicTable([TopicPolicy(pattern="news.*", keep=4, ttl=86_400.0)]), here)
-    next(known for known in here if known.log == dead).doubt(1)
+    next(known for known in here if known.log == dead).note_may_end_void(1)
     assert hub.offer(void, NOW) is not None
     told = GatewaySettings(name="box", region="oregon")
     archive = Archive(cast("Store", record), told)
@@ -372,7 +372,7 @@ async def test_l4_a_copy_that_came_after_a_read_counts_when_its_message_is_forgo
     )
     there = Logs(int(NOW * 1000))
     there.begin([DirectoryRow(dead), DirectoryRow(past)], now=NOW)
-    next(known for known in here if known.log == dead).doubt(1)
+    next(known for known in here if known.log == dead).note_may_end_void(1)
     for one in (numbers[1], numbers[2], void):
         assert hub.offer(one, NOW) is not None
     # Memory has forgotten number 1: the store is read.
@@ -383,7 +383,7 @@ async def test_l4_a_copy_that_came_after_a_read_counts_when_its_message_is_forgo
         assert hub.offer(numbers[seq], NOW) is not None
     # The first gateway has both numbers, and knows that the log ``dead`` is closed.
     for seq in (1, 2):
-        there.saw(past, seq)
+        there.mark_seen(past, seq)
     there.learn(DirectoryRow(dead, 2, 0, 1, ((1, 1),)), now=NOW)
     second = await resumes.missed(TOPIC, there.listing.token(int(NOW * 1000)))
     assert second.gap is None

@@ -6,7 +6,7 @@ A gateway's knowledge of logs, its positions and its forgotten numbers have test
 
 from __future__ import annotations
 
-from gateway.logs.logs import Logs, ReaderAt
+from gateway.logs.logs import Logs, ReturningReader
 from gateway.wire.position import Listed, log_hash
 from logmodel.late import LateMessages
 from logmodel.memory import TopicMemory
@@ -23,8 +23,8 @@ def known(seen: dict[Log, tuple[int, ...]], low: int = 0) -> Logs:
     logs = Logs(1_000_000)
     for log, numbers in seen.items():
         for number in numbers:
-            logs.heard(log, number, low, sent_ms=1_000_000, now=1000.0)
-            logs.saw(log, number)
+            logs.note_report(log, number, low, sent_ms=1_000_000, now=1000.0)
+            logs.mark_seen(log, number)
     return logs
 
 
@@ -104,21 +104,21 @@ def test_what_memory_lacks_is_read_in_the_region_that_wrote_it() -> None:
 def test_a_reader_is_given_what_its_position_does_not_cover() -> None:
     logs = known({LOG: (1, 2, 3)}, low=3)
     copies = {102: {(LOG, 2)}, 103: {(LOG, 3)}}
-    assert Resuming("A").given(copies, ReaderAt(position(here=2), logs)) == [103]
+    assert Resuming("A").given(copies, ReturningReader(position(here=2), logs)) == [103]
 
 
 def test_a_message_of_which_it_has_another_copy_is_not_given_again() -> None:
     logs = known({LOG: (1, 2, 3), ABROAD: (1,)}, low=3)
     copies = {102: {(LOG, 2), (ABROAD, 1)}}
-    assert Resuming("A").given(copies, ReaderAt(position(here=2, abroad=0), logs)) == []
+    assert Resuming("A").given(copies, ReturningReader(position(here=2, abroad=0), logs)) == []
 
 
 def test_a_covered_number_that_may_be_void_is_none_that_it_has() -> None:
     # Number 2 of LOG is covered, but was read and isn't settled: elsewhere it may count as void.
     logs = known({LOG: (1, 2), ABROAD: (1,)}, low=1)
-    next(known for known in logs if known.log == LOG).doubt(2)
+    next(known for known in logs if known.log == LOG).note_may_end_void(2)
     copies = {102: {(LOG, 2), (ABROAD, 1)}}
-    assert Resuming("A").given(copies, ReaderAt(position(here=2, abroad=0), logs)) == [102]
+    assert Resuming("A").given(copies, ReturningReader(position(here=2, abroad=0), logs)) == [102]
 
 
 def test_of_what_a_topic_has_only_numbers_count_that_were_given_here() -> None:

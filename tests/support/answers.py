@@ -24,7 +24,7 @@ from signing import AUDIENCE, ISSUER, ed25519, keys_file, token
 from gateway.core.core import Core
 from gateway.process.settings import GatewaySettings, TokenSettings
 from gateway.readers.connection import Connection
-from gateway.wire.frames import Variant
+from gateway.wire.frames import Framing
 from gateway.wire.protocol import ReaderLimits
 from newsfabric.closing import CLOSE_REASONS, CloseReason
 from newsfabric.messages.mailbox import MARK_KINDS, UserMark
@@ -57,7 +57,7 @@ class _CollectingReader(Connection):
     """A reader that keeps every push it is sent."""
 
     transport = "websocket"
-    variant = Variant.RAW
+    framing = Framing.RAW
 
     def __init__(self, core: Core) -> None:
         super().__init__(core.readers)
@@ -171,10 +171,10 @@ async def protocol(folder: Path) -> dict[str, Any]:
     core = Core(
         GatewaySettings(name="box", region="oregon", tokens=tokens), TABLE, MemoryStore(TABLE)
     )
-    core.desk.upstream = _Upstream()  # type: ignore[assignment]
+    core.dispatcher.upstream = _Upstream()  # type: ignore[assignment]
     core.hub.logs.directory_read(clock_ms(), now=core.clock())
     core.follower.begun.set()
-    await core.gate.start()
+    await core.authenticator.start()
     answers: dict[str, Any] = {}
     for who, (name, verb, has_topic) in itertools.product(WHO, _situations()):
         answer = await _answer(core, who, verb, has_topic)

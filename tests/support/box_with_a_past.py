@@ -42,14 +42,14 @@ LOW = 90
 
 
 class GatedStore(MemoryStore):
-    """A store that counts reads. Each read finds its rows at once, and then waits for ``gate``."""
+    """A store that counts reads. Each read finds its rows at once, then waits for ``released``."""
 
     def __init__(self) -> None:
         super().__init__(TABLE, now_ms=lambda: int(NOW * 1000))
         self.reads = 0
         self.error: StoreError | None = None
-        self.gate = asyncio.Event()
-        self.gate.set()
+        self.released = asyncio.Event()
+        self.released.set()
 
     async def history(self, *args: Any, **kwargs: Any) -> list[Envelope]:
         self.reads += 1
@@ -59,7 +59,7 @@ class GatedStore(MemoryStore):
         return await self._answer(await super().latest(*args, **kwargs))
 
     async def _answer(self, found: list[Envelope]) -> list[Envelope]:
-        await self.gate.wait()
+        await self.released.wait()
         if self.error is not None:
             raise self.error
         return found
@@ -75,11 +75,11 @@ class BegunBox:
         self.hub = Hub(TABLE, logs, limits)
         self.store = GatedStore()
         self.tasks = Tasks()
-        told = GatewaySettings(name="box", region="oregon")
+        settings = GatewaySettings(name="box", region="oregon")
         self.rewinds = Rewinds(
             hub=self.hub,
-            archive=Archive(self.store, told),
-            settings=told,
+            archive=Archive(self.store, settings),
+            settings=settings,
             spawn=self.tasks.spawn,
             now=lambda: self.now,
         )
@@ -97,7 +97,7 @@ class BegunBox:
 
     async def waiting(self, *questions: Question) -> list[asyncio.Task[Replay]]:
         """Ask the store; return the tasks once one of them waits for it."""
-        self.store.gate.clear()
+        self.store.released.clear()
         before = self.store.reads
         tasks = [asyncio.create_task(self.from_store(question)) for question in questions]
         await until(lambda: self.store.reads > before)

@@ -25,12 +25,20 @@ from gateways import PATIENCE, RawSocket
 
 from gateway.core.core import Core
 from gateway.native import commands
-from gateway.native.events import Attached, Counters, Event, Handover, Published, Refused, Verbs
+from gateway.native.events import (
+    AttachedEvent,
+    CountersEvent,
+    Event,
+    HandoverEvent,
+    PublishedEvent,
+    RefusedEvent,
+    VerbsEvent,
+)
 from gateway.native.link import ControlLink, connected
 from gateway.native.plane import Plane
 from gateway.native.program import find_program
 from gateway.process.settings import GatewaySettings, NativeSettings
-from gateway.wire.frames import Variant
+from gateway.wire.frames import Framing
 from gateway.wire.publication import Publication
 from newsfabric.closing import CloseReason
 from newsfabric.messages.envelope import id_of
@@ -196,7 +204,7 @@ class Control:
         self._numbers = itertools.count(1)
         self._ms = 0
         self._changed = asyncio.Event()
-        self.attached: Attached | None = None
+        self.attached: AttachedEvent | None = None
         self.lost: str | None = None
         self.send(commands.hello())
 
@@ -251,7 +259,7 @@ class Control:
         made = dataclasses.replace(made, id=id_of(self._ms, made.identity), **fields)
         publication = Publication(made, TopicPolicy(pattern="#", slow=self.slow), None)
         self.send(commands.publish(number, publication))
-        return publication.frame(Variant.RAW).decode()
+        return publication.frame(Framing.RAW).decode()
 
     async def flushed(self) -> None:
         """Wait until every fan-out so far has finished."""
@@ -291,20 +299,20 @@ class Control:
 
     def _on_event(self, event: Event, descriptor: int | None) -> None:
         match event:
-            case Attached():
+            case AttachedEvent():
                 self.attached = event
-            case Verbs(verbs):
+            case VerbsEvent(verbs):
                 self.verbs.extend(verbs)
                 if self.answers:
                     self.answer()
-            case Counters(values):
+            case CountersEvent(values):
                 self._counters |= values
-            case Published(number):
+            case PublishedEvent(number):
                 self.published = number
-            case Handover(address):
+            case HandoverEvent(address):
                 assert descriptor is not None
                 self.handed.put_nowait((socket.socket(fileno=descriptor), address))
-            case Refused(why):
+            case RefusedEvent(why):
                 self.refused = why
         self._changed.set()
 

@@ -24,19 +24,19 @@ READER = struct.pack("<HII", 1, 7, 3)
 
 
 @dataclasses.dataclass
-class Command:
+class ReceivedCommand:
     name: str
     fields: dict[str, Any]
 
 
-def decoded(data: bytes) -> list[Command]:
+def decoded(data: bytes) -> list[ReceivedCommand]:
     """Decode the commands in ``data``, of which no byte may be left over."""
     found = []
     while data:
         length, number = struct.unpack_from("<IB", data)
         kind = CommandKind(number)
         fields = _plain(decode(kind, data[5 : 4 + length]))
-        found.append(Command(kind.name.lower(), fields))
+        found.append(ReceivedCommand(kind.name.lower(), fields))
         data = data[4 + length :]
     return found
 
@@ -97,10 +97,10 @@ class Visit:
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._buffer = b""
-        self._commands: list[Command] = []
+        self._commands: list[ReceivedCommand] = []
         self.left = False
 
-    async def hear(self, *but: str) -> Command:
+    async def hear(self, *but: str) -> ReceivedCommand:
         """Return the next command, skipping those named ``but``."""
         while True:
             while not self._commands:

@@ -101,7 +101,7 @@ class Box:
         """Store ``envelopes``, noted as already given to readers: no reader waits for them."""
         await self.store.write(envelopes)
         for one in envelopes:
-            self.gateway.core.hub.logs.saw(log_of(one), one.seq)
+            self.gateway.core.hub.logs.mark_seen(log_of(one), one.seq)
 
     async def route(self, made: Envelope) -> None:
         """Route a message as a router does: store it, publish it, then settle it."""
@@ -401,7 +401,7 @@ async def opened_box(
     told = GatewaySettings(name="box-1", **{**fast, **settings})
     async with ENGINES[engine](told, table, store, broker.connect(), stop) as gateway:
         # After this, a data plane knows that there is room for readers.
-        await gateway.core.look()
+        await gateway.core.refresh_metrics()
         # A recent time that no other router of the test has.
         epoch = int(time.time() * 1000) - int.from_bytes(os.urandom(2), "big") * 10
         yield Box(gateway, broker, store, stop, epoch=epoch)

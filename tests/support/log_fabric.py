@@ -22,11 +22,11 @@ from quick_time import quick_loop
 from gateway.core import core as gateway_core
 from gateway.core.core import Core
 from gateway.feed.feed import Feed
-from gateway.logs.logs import LeftLogs
+from gateway.logs.logs import LogsSnapshot
 from gateway.memory.hub import Hub
-from gateway.native.marks import decode_marks, encode_marks
+from gateway.native.saved_logs import decode_logs, encode_logs
 from gateway.process.settings import GatewaySettings
-from gateway.wire.frames import Variant
+from gateway.wire.frames import Framing
 from gateway.wire.position import copy_of
 from gateway.wire.publication import Publication
 from newsfabric.amqp.message import Delivery, Message
@@ -161,19 +161,19 @@ class NotedHub(Hub):
 
     def offer(self, envelope: Envelope, now: float) -> Publication | None:
         place = copy_of(envelope)[:2]
-        if not self.logs.has(*place):
+        if not self.logs.is_done(*place):
             self._offered.add(place)
         return super().offer(envelope, now)
 
-    def drop(self, envelope: Envelope) -> None:
+    def note_duplicate(self, envelope: Envelope) -> None:
         self._offered.add(copy_of(envelope)[:2])
-        super().drop(envelope)
+        super().note_duplicate(envelope)
 
 
 class StayingReader:
     """A reader that stays, and its messages; like a data plane it could drop those given before."""
 
-    transport, variant = "websocket", Variant.RAW
+    transport, framing = "websocket", Framing.RAW
 
     def __init__(self) -> None:
         self.got: dict[int, Core] = {}
@@ -337,7 +337,7 @@ class LogFabric:
 
     # The gateway.
 
-    async def begin(self, left: LeftLogs | None = None) -> None:
+    async def begin(self, left: LogsSnapshot | None = None) -> None:
         told = GatewaySettings(name="box", region=HOME)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(gateway_core, "Hub", functools.partial(NotedHub, self.offered))
@@ -356,16 +356,16 @@ class LogFabric:
     async def leave(self) -> None:
         """Leave the control plane's state with the data plane."""
         assert self.core is not None
-        left = self.core.hub.logs.left()
+        left = self.core.hub.logs.snapshot()
         # The publications before it must be sent first.
         await asyncio.sleep(0.01)
-        self.left = encode_marks(left, 1 << 20)
+        self.left = encode_logs(left, 1 << 20)
 
     async def restart(self) -> None:
         """Start another control plane from the state that was left."""
         await self.end()
         assert self.left is not None
-        await self.begin(decode_marks(self.left))
+        await self.begin(decode_logs(self.left))
 
     async def end(self) -> None:
         if self.core is not None:
@@ -410,7 +410,7 @@ class LogFabric:
                 found.append(known.log)
             voids = {n for a, b in (row.voids if row else ()) for n in range(a, b + 1)}
             voids |= {seq for seq, number in rows.items() if number.state is NumberState.VOID}
-            passed = (n for a, b in known.passed for n in range(a, b + 1))
+            passed = (n for a, b in known.skipped for n in range(a, b + 1))
             found += [(known.log, seq) for seq in passed if seq not in voids]
         return found
 

@@ -26,7 +26,7 @@ _NAMES: Final = frozenset([
     "websockets", "HTTPServer", "ThreadingHTTPServer", "HTTPConnection", "HTTPSConnection",
     "AsyncHTTPClient", "bind_sockets",
     # Ours.
-    "serving", "opened_box", "listen", "Listener", "TakingServer", "LocalNode", "free_ports",
+    "serving", "opened_box", "listen", "ReaderListener", "TakingServer", "LocalNode", "free_ports",
     "running_box",
 ])  # fmt: skip
 # Fixtures of all tests (tests/conftest.py), which open nothing.

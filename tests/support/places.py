@@ -46,7 +46,7 @@ class RouterPlace:
         try:
             async with running(told, TABLE, self.store, self.broker.connect(), stop) as gateway:
                 # After this, a data plane knows that there is room for readers.
-                await gateway.core.look()
+                await gateway.core.refresh_metrics()
                 ticking.cancel()
                 yield Box(
                     gateway, self.broker, self.store, stop,

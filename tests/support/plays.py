@@ -234,7 +234,7 @@ class _Stage:
         logs = self.box.gateway.core.hub.logs
         for known in [one for one in logs if one.extent.ended is None]:
             row = DirectoryRow(known.log, 1 << 30, known.mark, ended=known.mark)
-            logs.learn(row, now=known.heard_at)
+            logs.learn(row, now=known.last_report_at)
         logs.directory_read(clock_ms(), now=self.box.gateway.core.clock())
 
     async def _take(self, step: Step) -> list[Seen]:

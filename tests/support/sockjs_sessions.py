@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from gateways import Box, RawSocket
 
-from gateway.transports.bodies import Bodies
+from gateway.transports.bodies import RequestBodies
 
 POLLING = ("xhr", "jsonp")
 STREAMING = ("xhr_streaming", "eventsource", "htmlfile")
@@ -27,10 +27,10 @@ _ENDS = {
 }
 
 
-def watched_bodies(monkeypatch: pytest.MonkeyPatch) -> Bodies:
+def watched_bodies(monkeypatch: pytest.MonkeyPatch) -> RequestBodies:
     """Return the next gateway's account of bodies being received, with a limit of 8 MiB."""
-    bodies = Bodies(8 << 20)
-    monkeypatch.setattr("gateway.transports.sockjs.sessions.Bodies", lambda _room: bodies)
+    bodies = RequestBodies(8 << 20)
+    monkeypatch.setattr("gateway.transports.sockjs.sessions.RequestBodies", lambda _room: bodies)
     return bodies
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from signing import AUDIENCE, ISSUER, SECRET, ed25519, public_pem, rsa_key, signed, token
 
-from gateway.answers.gate import Revocations
+from gateway.answers.authenticator import Revocations
 from newsfabric.errors import BadToken
 from newsfabric.tokens import MAX_TOKEN_BYTES, REASONS, Key, KeySet, Login, TokenRules, verify
 

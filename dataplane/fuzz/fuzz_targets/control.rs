@@ -25,8 +25,8 @@ fuzz_target!(|data: &[u8]| {
     let reader = ConnectionId { thread: 1, slot: 2, generation: 3 };
     let name = String::from_utf8_lossy(data);
     let auth: Text = data[..data.len().min(1024)].into();
-    let said = [(Text::default(), data.into()), (auth, data.into()), Default::default()];
-    let verbs = said.map(|verb| (verb, vec![reader; 2])).into();
+    let verbs = [(Text::default(), data.into()), (auth, data.into()), Default::default()];
+    let verbs = verbs.map(|verb| (verb, vec![reader; 2])).into();
     let events = [
         Event::Verbs { verbs: &verbs },
         Event::Counters { counters: &[(name.to_string(), 7)] },

@@ -8,8 +8,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use dataplane::control::{Message, Slow};
-use dataplane::hub::{Clash, Hub, Offer, Publication};
+use dataplane::control::{Slow, TopicMessage};
+use dataplane::hub::{Hub, Publication, PublishOutcome, SubscribeError};
 use libfuzzer_sys::fuzz_target;
 
 const TOPICS: [&str; 3] = ["a", "b", "c"];
@@ -27,11 +27,11 @@ impl Model {
         self.subscribed.iter().filter(|one| one.1 == topic).map(|one| one.0).collect()
     }
 
-    fn clash(&self, slot: u32, topic: usize) -> Option<Clash> {
+    fn check_subscribe(&self, slot: u32, topic: usize) -> Option<SubscribeError> {
         if self.subscribed.contains(&(slot, topic)) {
-            Some(Clash::AlreadySubscribed)
+            Some(SubscribeError::AlreadySubscribed)
         } else if self.subscribed.iter().filter(|one| one.0 == slot).count() >= MOST {
-            Some(Clash::TooMany)
+            Some(SubscribeError::TooMany)
         } else {
             None
         }
@@ -47,8 +47,9 @@ fuzz_target!(|data: &[u8]| {
         match pair[0] % 5 {
             0 | 1 => publish(&mut hub, &mut model, about, ms, usize::from(pair[0] >> 4) + 1),
             2 => {
-                assert_eq!(hub.audience.clash(slot, name, MOST), model.clash(slot, topic));
-                if model.clash(slot, topic).is_none() {
+                let error = model.check_subscribe(slot, topic);
+                assert_eq!(hub.audience.check_subscribe(slot, name, MOST), error);
+                if error.is_none() {
                     hub.audience.subscribe(slot, name);
                     model.subscribed.insert((slot, topic));
                 }
@@ -69,16 +70,16 @@ fn publish(hub: &mut Hub, model: &mut Model, number: u8, ms: u64, piece: usize) 
     let mut id = [0; 16];
     id[..6].copy_from_slice(&ms.to_be_bytes()[2..]);
     id[15] = number;
-    let message = Message { id, version: -1, key: "", push: b"{}" };
+    let message = TopicMessage { id, version: -1, key: "", push: b"{}" };
     let one = Arc::new(Publication::new(TOPICS[topic].into(), Slow::DropOldest, &message));
     let offer = hub.publish(&one, ms);
-    assert_eq!(offer == Offer::Copy, model.seen.contains(&number));
-    if offer == Offer::Copy {
+    assert_eq!(offer == PublishOutcome::Duplicate, model.seen.contains(&number));
+    if offer == PublishOutcome::Duplicate {
         return;
     }
     model.seen.push(number);
     let mut slots = Vec::new();
-    if let Offer::Readers(cursor) = &offer {
+    if let PublishOutcome::Subscribers(cursor) = &offer {
         while hub.audience.read(cursor, piece, &mut slots) {}
     }
     slots.sort_unstable();

@@ -14,11 +14,11 @@ fuzz_target!(|data: &[u8]| {
     let Some((&first, stream)) = data.split_first() else {
         return;
     };
-    assert_eq!(said(stream.chunks(usize::from(first).max(1))), said([stream]));
+    assert_eq!(frames_of(stream.chunks(usize::from(first).max(1))), frames_of([stream]));
 });
 
 /// Return the verbs, with `None` where the connection ended badly.
-fn said<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<Option<String>> {
+fn frames_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<Option<String>> {
     let (mut decoder, mut inflater) = (Decoder::default(), Inflater::default());
     let (mut texts, mut verbs) = (Texts::default(), Vec::new());
     for part in parts {

@@ -12,7 +12,7 @@ fn all(audience: &mut Audience, topic: &str) -> Vec<u32> {
 
 #[test]
 fn a_reader_of_one_topic_costs_twelve_bytes() {
-    assert_eq!(size_of::<Link>() + size_of::<u32>(), 12);
+    assert_eq!(size_of::<TopicLink>() + size_of::<u32>(), 12);
 }
 
 #[test]
@@ -156,7 +156,7 @@ proptest! {
                     if let Some(at) = jobs.iter().position(|job| job.0 == topic) {
                         if slot > 8
                             && let Some(number) = audience.numbers.get(&**name).copied() {
-                                audience.close_up(number);
+                                audience.compact(number);
                             }
                         let mut slots = Vec::new();
                         let more = audience.read(&jobs[at].1, 3, &mut slots);

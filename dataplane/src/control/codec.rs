@@ -5,24 +5,24 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{CONNECTION_BYTES, Connections, MAGIC, MAX_AUTH, MAX_BLOB, MAX_MESSAGE};
-use super::{Magic, Malformed, Message, Offer, Slow, Split, Subscription, Topic};
+use super::{Magic, Malformed, Offer, Slow, Split, Subscription, Topic, TopicMessage};
 use crate::delays::NAME_BYTES;
 
 /// Reader of fields from the front of a body.
-pub(super) struct Fields<'a> {
+pub(super) struct FieldReader<'a> {
     rest: &'a [u8],
     /// The field that is read, for errors.
     name: &'static str,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> FieldReader<'a> {
     /// Read all of `body`.
-    pub(super) fn new(body: &'a [u8]) -> Fields<'a> {
-        Fields { rest: body, name: "" }
+    pub(super) fn new(body: &'a [u8]) -> FieldReader<'a> {
+        FieldReader { rest: body, name: "" }
     }
 
     /// Name the field that is read next.
-    pub(super) fn named(&mut self, name: &'static str) -> &mut Fields<'a> {
+    pub(super) fn named(&mut self, name: &'static str) -> &mut FieldReader<'a> {
         self.name = name;
         self
     }
@@ -135,8 +135,8 @@ impl<'a> Fields<'a> {
         Ok(Topic { name, slow })
     }
 
-    pub(super) fn message(&mut self) -> Result<Message<'a>, Malformed> {
-        Ok(Message {
+    pub(super) fn message(&mut self) -> Result<TopicMessage<'a>, Malformed> {
+        Ok(TopicMessage {
             id: self.array()?,
             version: i64::from_le_bytes(self.array()?),
             key: {
@@ -147,8 +147,8 @@ impl<'a> Fields<'a> {
         })
     }
 
-    pub(super) fn messages(&mut self) -> Result<Vec<Message<'a>>, Malformed> {
-        self.list32(Fields::message)
+    pub(super) fn messages(&mut self) -> Result<Vec<TopicMessage<'a>>, Malformed> {
+        self.list32(FieldReader::message)
     }
 
     pub(super) fn subscription(&mut self) -> Result<Subscription<'a>, Malformed> {
@@ -178,7 +178,7 @@ impl<'a> Fields<'a> {
     /// bytes may contain fewer items.
     fn list32<T>(
         &mut self,
-        mut one: impl FnMut(&mut Fields<'a>) -> Result<T, Malformed>,
+        mut one: impl FnMut(&mut FieldReader<'a>) -> Result<T, Malformed>,
     ) -> Result<Vec<T>, Malformed> {
         (0..self.u32()?).map(|_| one(self)).collect()
     }

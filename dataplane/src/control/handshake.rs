@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::codec::Fields;
+use super::codec::FieldReader;
 use super::{CommandKind, Event, EventKind, Malformed, Settings};
 use super::{MAGIC, MAX_BLOB, MAX_MESSAGE, TAKE_OVER_VERSION};
 
@@ -81,7 +81,7 @@ impl<'a> Event<'a> {
     /// # Errors
     /// The peer isn't a data plane.
     pub fn decode(kind: u8, body: &'a [u8]) -> Result<Event<'a>, Malformed> {
-        let mut from = Fields::new(body);
+        let mut from = FieldReader::new(body);
         let event = match EventKind::of(kind) {
             Some(EventKind::Refused) => Event::Refused { why: from.named("why").text8()? },
             Some(EventKind::Offer) => Event::Offer { offer: from.named("offer").offer()? },
@@ -114,12 +114,12 @@ mod tests {
             },
         };
         let (lane, refused) = (Event::Lane { thread: 1 }, Event::Refused { why: "no" });
-        for said in [Event::Offer { offer }, lane, Event::Yours {}, refused] {
+        for event in [Event::Offer { offer }, lane, Event::Yours {}, refused] {
             let mut bytes = Vec::new();
-            said.encode(&mut bytes);
+            event.encode(&mut bytes);
             let (kind, body, used) = split(&bytes).expect("well formed").expect("whole");
             assert_eq!(used, bytes.len());
-            assert_eq!(Event::decode(kind, body), Ok(said));
+            assert_eq!(Event::decode(kind, body), Ok(event));
         }
     }
 

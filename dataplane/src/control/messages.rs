@@ -19,8 +19,8 @@ macro_rules! form {
     (magic) => { Magic };
     (address) => { IpAddr };
     (topic) => { Topic<'a> };
-    (message) => { Message<'a> };
-    (messages) => { Vec<Message<'a>> };
+    (message) => { TopicMessage<'a> };
+    (messages) => { Vec<TopicMessage<'a>> };
     (subscription) => { Subscription<'a> };
     (users) => { Vec<(&'a str, u64)> };
     (kept) => { Vec<(IpAddr, u32)> };
@@ -58,7 +58,7 @@ macro_rules! commands {
         impl<'a> Command<'a> {
             /// Return the command of type `kind` with this `body`.
             pub fn decode(kind: u8, body: &'a [u8]) -> Result<Command<'a>, Malformed> {
-                let mut from = Fields::new(body);
+                let mut from = FieldReader::new(body);
                 let command = match kind {
                     $($number => Command::$name {
                         $($field: from.named(stringify!($field)).$form()?),*

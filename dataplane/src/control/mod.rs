@@ -119,7 +119,7 @@ pub struct Topic<'a> {
 /// A message as the control plane sends it.
 #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message<'a> {
+pub struct TopicMessage<'a> {
     pub id: [u8; 16],
     /// -1: none.
     pub version: i64,
@@ -138,7 +138,7 @@ pub struct Subscription<'a> {
     pub seen: bool,
     pub reference: &'a [u8],
     pub push: &'a [u8],
-    pub messages: Vec<Message<'a>>,
+    pub messages: Vec<TopicMessage<'a>>,
 }
 
 /// A reader's verb, or the blob of its auth state.
@@ -170,7 +170,7 @@ mod tests {
     fn a_publish_is_read_field_by_field() {
         let body = publish_body();
         let topic = Topic { name: "news.x", slow: Slow::Conflate };
-        let message = Message { id: [9; 16], version: -1, key: "k", push: b"{}" };
+        let message = TopicMessage { id: [9; 16], version: -1, key: "k", push: b"{}" };
         assert_eq!(Command::decode(3, &body), Ok(Command::Publish { number: 7, topic, message }));
     }
 
@@ -234,11 +234,11 @@ mod tests {
     fn verbs_are_written_with_their_connections() {
         let mut out = Vec::new();
         let other = ConnectionId { slot: 4, ..SUBSCRIBER };
-        let said = [
+        let sent = [
             ((*b"").into(), (*b"{}").into(), vec![SUBSCRIBER, other]),
             ((*b"me").into(), (*b"{}").into(), vec![SUBSCRIBER]),
         ];
-        let verbs = said.map(|(auth, text, by)| ((auth, text), by)).into();
+        let verbs = sent.map(|(auth, text, by)| ((auth, text), by)).into();
         Event::Verbs { verbs: &verbs }.encode(&mut out);
         let mut body = b"\x82\x02\0\0\0".to_vec();
         body.extend(b"\x02\0\x01\0\x02\0\0\0\x03\0\0\0\x01\0\x04\0\0\0\x03\0\0\0\0\0\x02\0\0\0{}");

@@ -3,8 +3,8 @@
 
 use std::net::IpAddr;
 
-use super::codec::{Fields, put, put_with_length};
-use super::{Connections, Magic, Malformed, Message, Offer, Subscription, Topic, Verbs};
+use super::codec::{FieldReader, put, put_with_length};
+use super::{Connections, Magic, Malformed, Offer, Subscription, Topic, TopicMessage, Verbs};
 
 /// The version of the protocol, which both ends must speak.
 pub const VERSION: u16 = 10;

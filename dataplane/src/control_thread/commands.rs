@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::ControlThread;
-use crate::control::{self, Command, Connections, Event, Malformed, Message, Settings, Topic};
+use crate::control::{self, Command, Connections, Event, Malformed, Settings, Topic, TopicMessage};
 use crate::delays::{Names, Stamp};
 use crate::drain;
 use crate::publication::Publication;
@@ -33,13 +33,13 @@ impl Publishing {
         self.stamp = series.map(|series| Stamp { taken_us, series });
     }
 
-    fn one(&mut self, topic: &Topic<'_>, message: &Message<'_>) -> Arc<Publication> {
+    fn one(&mut self, topic: &Topic<'_>, message: &TopicMessage<'_>) -> Arc<Publication> {
         let mut publication = Publication::new(self.name(topic.name), topic.slow, message);
         publication.stamp = self.stamp.take();
         Arc::new(publication)
     }
 
-    fn many(&mut self, topic: &Topic<'_>, messages: &[Message<'_>]) -> Batch {
+    fn many(&mut self, topic: &Topic<'_>, messages: &[TopicMessage<'_>]) -> Batch {
         let name = self.name(topic.name);
         let made = messages.iter().map(|one| Publication::new(name.clone(), topic.slow, one));
         made.map(Arc::new).collect()
@@ -91,34 +91,34 @@ impl ControlThread {
     fn serve(&mut self, kind: u8, body: &[u8]) -> Result<(), Malformed> {
         match Command::decode(kind, body)? {
             Command::Settings { json } => {
-                self.settle(Arc::new(Settings::decode(json)?));
+                self.apply_settings(Arc::new(Settings::decode(json)?));
                 self.state.settings = json.to_vec();
             }
             Command::Stamp { taken_ms, series } => self.publishing.stamp(taken_ms, series),
             Command::Mark { mark } => self.publishing.mark = mark.to_vec(),
             Command::Publish { number, topic, message } => {
                 let publication = self.publishing.one(&topic, &message);
-                self.threads.tell(&Order::Publish(number, publication));
+                self.threads.queue_for_all(&Order::Publish(number, publication));
                 self.state.add(&std::mem::take(&mut self.publishing.mark));
             }
             Command::Batch { number, topic, messages } => {
                 let batch = self.publishing.many(&topic, &messages);
-                self.threads.tell(&Order::Batch(number, batch));
+                self.threads.queue_for_all(&Order::Batch(number, batch));
             }
             Command::ToReaders(connections, _) => self.pass_on(connections, kind, body),
             Command::Remember { blob } => self.state.blob = blob.to_vec(),
             Command::Evict { reason, users } => {
                 let users = users.into_iter().map(|(user, ms)| (user.to_owned(), ms)).collect();
                 let eviction = Eviction { reason: reason.to_owned(), users };
-                self.threads.tell(&Order::Evict(Arc::new(eviction)));
+                self.threads.queue_for_all(&Order::Evict(Arc::new(eviction)));
             }
             Command::Drain { spread_ms, per_second } => self.drain(spread_ms, per_second),
             Command::Shed { reason, count, retry_ms } => self.shed(reason, count, retry_ms),
             Command::Count {} => self.send_counters(),
-            Command::Gone { address } => self.threads.common.addresses.gone(address),
+            Command::Gone { address } => self.threads.common.addresses.handover_closed(address),
             Command::Kept { kept } => {
                 let addresses = &self.threads.common.addresses;
-                kept.into_iter().for_each(|(address, count)| addresses.kept(address, count));
+                kept.into_iter().for_each(|(address, count)| addresses.add_kept(address, count));
             }
             Command::Hello { .. } | Command::TakeOver { .. } | Command::Commit {} => {
                 return Err(Malformed::Value("hello, which comes first and once"));
@@ -146,15 +146,15 @@ impl ControlThread {
         for (thread, pending) in (0..).zip(&mut self.threads.pending) {
             let here = connections.of_thread(thread).count();
             if here > 0 {
-                self.threads.common.counters[usize::from(thread)].owe(here * body.len());
+                self.threads.common.counters[usize::from(thread)].command_queued(here * body.len());
                 pending.push(Order::Command(kind, body.clone()));
             }
         }
     }
 
-    fn settle(&mut self, settings: Arc<Settings>) {
+    fn apply_settings(&mut self, settings: Arc<Settings>) {
         self.settings = Some(settings.clone());
-        self.threads.tell(&Order::Settings(settings));
+        self.threads.queue_for_all(&Order::Settings(settings));
         let plane = self.control_plane.as_mut();
         if plane.is_some_and(|plane| std::mem::take(&mut plane.wants_counters)) {
             self.send_counters();

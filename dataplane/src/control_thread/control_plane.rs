@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::link::Link;
+use super::link::ControlLink;
 use super::{CONTROL_PLANE, ControlThread};
 use crate::control::{self, Event};
 use crate::counters;
@@ -15,19 +15,19 @@ const OUTGOING_BYTES: usize = 192 << 20;
 /// Bytes of commands owed by the I/O threads above which the control plane has to wait: its answers
 /// can be a megabyte each, and no outbox counts them yet.
 const OWED_BYTES: u64 = 32 << 20;
-const NAP: Duration = Duration::from_millis(1);
+const BACKPRESSURE_PAUSE: Duration = Duration::from_millis(1);
 
 /// The attached control plane.
 pub(super) struct ControlPlane {
-    pub(super) link: Link,
+    pub(super) link: ControlLink,
     /// True if the socket is watched for room to write.
     blocked: bool,
     /// Number up to which it was notified that fan-outs are over.
     pub(super) published: u64,
     pub(super) wants_counters: bool,
     /// Number of readers in the last counters.
-    pub(super) readers_told: u32,
-    told: Vec<(String, u64)>,
+    pub(super) readers_reported: u32,
+    sent: Vec<(String, u64)>,
 }
 
 impl ControlThread {
@@ -37,9 +37,9 @@ impl ControlThread {
                 self.turn_away(socket);
             }
             self.threads.common.addresses.forget_handed_over();
-            crate::tell!(Info, "the control plane is gone: {why}");
+            crate::log!(Info, "the control plane is gone: {why}");
             self.alone_since = self.now_ms();
-            self.threads.tell(&Order::Detached);
+            self.threads.queue_for_all(&Order::Detached);
         }
     }
 
@@ -50,9 +50,11 @@ impl ControlThread {
         if !ready.intersects(sys::READ | sys::DEAD) {
             return;
         }
-        if self.threads.common.counters.iter().map(|one| one.owed()).sum::<u64>() > OWED_BYTES {
+        if self.threads.common.counters.iter().map(|one| one.pending_command_bytes()).sum::<u64>()
+            > OWED_BYTES
+        {
             // epoll reports again that there are bytes to read.
-            std::thread::sleep(NAP);
+            std::thread::sleep(BACKPRESSURE_PAUSE);
             return;
         }
         let Some(plane) = self.control_plane.as_mut() else {
@@ -60,7 +62,7 @@ impl ControlThread {
         };
         match plane.link.receive(buffer) {
             Ok(()) => {
-                self.threads.common.pulse.beat();
+                self.threads.common.liveness.record_received();
                 self.serve_commands();
             }
             Err(why) => self.cut_off(&why),
@@ -68,28 +70,28 @@ impl ControlThread {
     }
 
     /// Make a peer that has sent `hello` the control plane.
-    pub(super) fn attach(&mut self, link: Link) {
+    pub(super) fn attach(&mut self, link: ControlLink) {
         if let Some(plane) = &mut self.control_plane {
             // The newest wins: that is how a control plane is upgraded.
-            plane.link.say(&Event::Refused { why: "replaced" });
+            plane.link.queue(&Event::Refused { why: "replaced" });
             self.flush();
         }
         self.cut_off("another control plane came");
         if let Err(error) = self.epoll.modify(link.fd(), sys::READ, CONTROL_PLANE) {
-            crate::tell!(Warning, "a control plane couldn't attach: {error}");
+            crate::log!(Warning, "a control plane couldn't attach: {error}");
             return;
         }
         self.state.attachments += 1;
-        crate::tell!(Info, "control plane {} attached", self.state.attachments);
+        crate::log!(Info, "control plane {} attached", self.state.attachments);
         let mut plane = ControlPlane {
             link,
             blocked: false,
             published: 0,
             wants_counters: true,
-            readers_told: 0,
-            told: Vec::new(),
+            readers_reported: 0,
+            sent: Vec::new(),
         };
-        plane.link.say(&Event::Attached {
+        plane.link.queue(&Event::Attached {
             version: control::VERSION,
             pid: std::process::id(),
             attachment: self.state.attachments,
@@ -101,14 +103,14 @@ impl ControlThread {
         self.publishing.forget();
         // Numbers of publications begin anew.
         self.published.fill(0);
-        self.threads.tell(&Order::Attached(self.state.attachments));
+        self.threads.queue_for_all(&Order::Attached(self.state.attachments));
         self.serve_commands();
     }
 
     /// Send all counters, changed or not.
     pub(super) fn send_counters(&mut self) {
         if let Some(plane) = self.control_plane.as_mut() {
-            plane.told.clear();
+            plane.sent.clear();
         }
         self.send_changes();
     }
@@ -118,21 +120,21 @@ impl ControlThread {
         let Some(plane) = self.control_plane.as_mut() else {
             return;
         };
-        plane.readers_told = self.threads.readers();
+        plane.readers_reported = self.threads.readers();
         let handed_over = self.threads.common.addresses.handed_over();
         let series = &self.publishing.series;
         let counters =
             counters::report(&self.threads.common.counters, series, self.draining, handed_over);
-        let changes = counters::changes(&plane.told, &counters);
+        let changes = counters::changes(&plane.sent, &counters);
         if !changes.is_empty() {
-            plane.link.say(&Event::Counters { counters: &changes });
+            plane.link.queue(&Event::Counters { counters: &changes });
         }
-        plane.told = counters;
+        plane.sent = counters;
     }
 
     pub(super) fn send(&mut self, event: &Event<'_>) {
         if let Some(plane) = &mut self.control_plane {
-            plane.link.say(event);
+            plane.link.queue(event);
         }
     }
 

@@ -8,19 +8,19 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use super::ControlThread;
 use crate::control::{Event, typed};
 use crate::counters::Count;
-use crate::head::{Busy, Refusal};
+use crate::head::{Busy, HttpRefusal};
 use crate::sys;
 use crate::threads::Handover;
 
 /// Maximum number of connections that wait for the control plane.
 const DESCRIPTORS: usize = 1_024;
 /// Minimum time between two lines about the same trouble.
-const COMPLAIN_MS: u64 = 60_000;
+const LOG_INTERVAL_MS: u64 = 60_000;
 
 /// Time of the last line about requests that couldn't be handed over, and their number then.
 #[derive(Default)]
-pub(super) struct Complaint {
-    said_ms: Option<u64>,
+pub(super) struct HandoverWarning {
+    logged_ms: Option<u64>,
     count: u64,
 }
 
@@ -39,22 +39,22 @@ impl ControlThread {
         };
         let Some(socket) = socket else {
             // Our descriptor table is full, so this connection is lost.
-            self.threads.common.addresses.turned_away(address, counted);
+            self.threads.common.addresses.cancel_handover(address, counted);
             return true;
         };
         let readers = self.threads.readers();
-        if self.control_plane.as_ref().is_some_and(|plane| plane.readers_told != readers) {
+        if self.control_plane.as_ref().is_some_and(|plane| plane.readers_reported != readers) {
             // The control plane lets readers in, too: it must know whether there is room.
             self.send_changes();
         }
         let plane = self.control_plane.as_mut();
         match plane.filter(|plane| plane.link.waiting_descriptors().len() < DESCRIPTORS) {
             Some(plane) => {
-                plane.link.pass(&Event::Handover { address }, socket);
-                self.threads.common.addresses.arrived(address, counted);
+                plane.link.queue_with_descriptor(&Event::Handover { address }, socket);
+                self.threads.common.addresses.finish_handover(address, counted);
             }
             None => {
-                self.threads.common.addresses.turned_away(address, counted);
+                self.threads.common.addresses.cancel_handover(address, counted);
                 self.turn_away(&socket);
             }
         }
@@ -62,25 +62,25 @@ impl ControlThread {
     }
 
     /// Log that requests couldn't be handed over, if their number has grown and a line is due.
-    pub(super) fn complain_of_handovers(&mut self, now_ms: u64) {
+    pub(super) fn log_rejected_handovers(&mut self, now_ms: u64) {
         let all = self.threads.common.counters.iter().map(|one| one.get(Count::RejectedHandovers));
         let count: u64 = all.sum();
-        let due = self.complaint.said_ms.is_none_or(|at| now_ms >= at + COMPLAIN_MS);
-        if count > self.complaint.count && due {
-            crate::tell!(
+        let due = self.warning.logged_ms.is_none_or(|at| now_ms >= at + LOG_INTERVAL_MS);
+        if count > self.warning.count && due {
+            crate::log!(
                 Warning,
                 "{} requests turned away: the control plane serves as many connections as it may, {}",
-                count - self.complaint.count,
+                count - self.warning.count,
                 self.threads.common.addresses.handed_over(),
             );
-            self.complaint = Complaint { said_ms: Some(now_ms), count };
+            self.warning = HandoverWarning { logged_ms: Some(now_ms), count };
         }
     }
 
     pub(super) fn turn_away(&self, socket: &OwnedFd) {
         let retry_after_ms = self.settings.as_ref().map_or(1_000, |it| it.retry_after_ms);
         let mut answer = Vec::new();
-        Refusal::NotNow { why: Busy::Control, retry_after_ms }.put(&mut answer);
+        HttpRefusal::Unavailable { why: Busy::NoControlPlane, retry_after_ms }.put(&mut answer);
         // A reader whose socket is full before the first answer doesn't read: no loss.
         let _ = sys::send(socket.as_raw_fd(), &answer);
         sys::finish_writing(socket.as_raw_fd());

@@ -12,7 +12,7 @@ use crate::sys::{self, Errno};
 const KEPT_BYTES: usize = 256 * 1024;
 
 /// An end of the control protocol. It makes no decisions.
-pub(super) struct Link {
+pub(super) struct ControlLink {
     socket: OwnedFd,
     /// Received bytes that weren't decoded yet.
     pub(super) incoming: Vec<u8>,
@@ -23,9 +23,9 @@ pub(super) struct Link {
     descriptors: VecDeque<(usize, OwnedFd)>,
 }
 
-impl Link {
-    pub(super) fn new(socket: OwnedFd) -> Link {
-        Link {
+impl ControlLink {
+    pub(super) fn new(socket: OwnedFd) -> ControlLink {
+        ControlLink {
             socket,
             incoming: Vec::new(),
             outgoing: Vec::new(),
@@ -51,14 +51,14 @@ impl Link {
         }
     }
 
-    pub(super) fn say(&mut self, event: &Event<'_>) {
+    pub(super) fn queue(&mut self, event: &Event<'_>) {
         event.encode(&mut self.outgoing);
     }
 
     /// Queue an event with a descriptor.
-    pub(super) fn pass(&mut self, event: &Event<'_>, descriptor: OwnedFd) {
+    pub(super) fn queue_with_descriptor(&mut self, event: &Event<'_>, descriptor: OwnedFd) {
         self.descriptors.push_back((self.outgoing.len(), descriptor));
-        self.say(event);
+        self.queue(event);
     }
 
     pub(super) fn waiting(&self) -> usize {

@@ -25,7 +25,7 @@ use crate::threads::{Order, Report, Threads};
 
 use commands::Publishing;
 use control_plane::ControlPlane;
-use handovers::Complaint;
+use handovers::HandoverWarning;
 use take_over::TakeOvers;
 use unidentified::UnidentifiedPeers;
 
@@ -65,7 +65,7 @@ pub struct ControlThread {
     draining: bool,
     ended: usize,
     /// The last line logged about requests that couldn't be handed over.
-    complaint: Complaint,
+    warning: HandoverWarning,
     /// Time at which the process ends, even if it isn't drained.
     ends_at: Option<u64>,
     take_overs: TakeOvers,
@@ -108,7 +108,7 @@ impl ControlThread {
             counters_at: 0,
             draining: false,
             ended: 0,
-            complaint: Complaint::default(),
+            warning: HandoverWarning::default(),
             ends_at: None,
             take_overs: TakeOvers::default(),
             started: Instant::now(),
@@ -135,10 +135,10 @@ impl ControlThread {
                 }
             }
             self.on_time();
-            self.threads.deliver();
+            self.threads.flush_orders();
             self.flush();
         }
-        crate::tell!(Info, "{}", if self.take_overs.done { "taken over" } else { "drained" });
+        crate::log!(Info, "{}", if self.take_overs.done { "taken over" } else { "drained" });
         Ok(self.take_overs.done)
     }
 
@@ -156,16 +156,16 @@ impl ControlThread {
         if now_ms >= self.counters_at + COUNTERS_MS {
             self.counters_at = now_ms;
             self.send_changes();
-            self.complain_of_handovers(now_ms);
+            self.log_rejected_handovers(now_ms);
             self.resume_listener();
         }
-        self.unidentified.forget_silent(now_ms);
+        self.unidentified.drop_expired(now_ms);
         if let Some(settings) = &self.settings
             && self.control_plane.is_none()
             && !self.draining
             && now_ms >= self.alone_since + u64::from(settings.alone_ms)
         {
-            crate::tell!(Warning, "no control plane for {} s", settings.alone_ms / 1_000);
+            crate::log!(Warning, "no control plane for {} s", settings.alone_ms / 1_000);
             self.drain_as_set();
         }
     }
@@ -189,7 +189,7 @@ impl ControlThread {
             return;
         }
         self.draining = true;
-        crate::tell!(Info, "draining {} readers", self.threads.readers());
+        crate::log!(Info, "draining {} readers", self.threads.readers());
         let readers = u64::from(self.threads.readers());
         let linger = self.settings.as_ref().map_or(0, |it| it.linger_ms);
         // Every thread spreads its readers over the same time, however many it has: then the sum
@@ -198,7 +198,7 @@ impl ControlThread {
         let spread_ms = u64::from(spread_ms).max(least_ms);
         self.ends_at = Some(self.now_ms() + spread_ms + u64::from(linger) + GRACE_MS);
         let spread_ms = u32::try_from(spread_ms).unwrap_or(u32::MAX);
-        self.threads.tell(&Order::Drain(spread_ms, per_second));
+        self.threads.queue_for_all(&Order::Drain(spread_ms, per_second));
     }
 
     fn on_reports(&mut self, reports: &mut Vec<Report>) {
@@ -221,7 +221,7 @@ impl ControlThread {
                 Report::Verb(..) | Report::Published(..) => {}
                 Report::Full(address) => self.send(&Event::Full { address }),
                 Report::Ended => self.ended += 1,
-                Report::Given(attempt, given) => self.take_overs.on_given(attempt, given),
+                Report::StateSent(attempt, sent) => self.take_overs.on_state_sent(attempt, sent),
             }
         }
         if !verbs.is_empty() {
@@ -232,7 +232,7 @@ impl ControlThread {
             && published > plane.published
         {
             plane.published = published;
-            plane.link.say(&Event::Published { number: published });
+            plane.link.queue(&Event::Published { number: published });
         }
     }
 }

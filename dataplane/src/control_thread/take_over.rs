@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::ControlThread;
-use super::link::Link;
+use super::link::ControlLink;
 use crate::control::{self, Command, Event, Offer};
 use crate::sys::{self, Epoll};
 use crate::take_over::{Attempt, record};
@@ -28,7 +28,7 @@ const SIGNALS: u64 = 2;
 pub(super) struct TakeOvers {
     attempts: u32,
     /// Number of threads that have given everything in the last attempt; `None` if one has failed.
-    given: Option<usize>,
+    sent: Option<usize>,
     /// True if everything is another data plane's.
     pub(super) done: bool,
 }
@@ -36,38 +36,43 @@ pub(super) struct TakeOvers {
 impl TakeOvers {
     fn begin(&mut self) -> Arc<Attempt> {
         self.attempts += 1;
-        self.given = Some(0);
+        self.sent = Some(0);
         Arc::new(Attempt::new(self.attempts))
     }
 
     /// Record that a thread has given everything in an attempt, or failed; ignore earlier ones.
-    pub(super) fn on_given(&mut self, attempt: u32, given: bool) {
+    pub(super) fn on_state_sent(&mut self, attempt: u32, sent: bool) {
         if attempt == self.attempts {
-            self.given = self.given.filter(|_| given).map(|count| count + 1);
+            self.sent = self.sent.filter(|_| sent).map(|count| count + 1);
         }
     }
 }
 
 impl ControlThread {
     /// Give everything to `newer`, which reads states up to `format`; after a failure serve on.
-    pub(super) fn give_to(&mut self, mut newer: Link, format: u16) {
+    pub(super) fn take_over_by(&mut self, mut newer: ControlLink, format: u16) {
         let attempt = self.take_overs.begin();
-        match self.give(&mut newer, format, &attempt) {
+        match self.send_state(&mut newer, format, &attempt) {
             Ok(()) => {
                 self.take_overs.done = true;
-                self.say_farewell();
+                self.detach_control_plane();
             }
             Err(error) => {
-                crate::tell!(Warning, "a newer data plane couldn't take over: {error}");
+                crate::log!(Warning, "a newer data plane couldn't take over: {error}");
                 attempt.fail();
-                newer.say(&Event::Refused { why: &error.to_string() });
+                newer.queue(&Event::Refused { why: &error.to_string() });
                 // A newer data plane that doesn't read is gone.
                 let _ = newer.flush();
             }
         }
     }
 
-    fn give(&mut self, to: &mut Link, format: u16, attempt: &Arc<Attempt>) -> io::Result<()> {
+    fn send_state(
+        &mut self,
+        to: &mut ControlLink,
+        format: u16,
+        attempt: &Arc<Attempt>,
+    ) -> io::Result<()> {
         if self.draining {
             return Err(io::Error::other("readers are being sent away"));
         }
@@ -85,33 +90,38 @@ impl ControlThread {
             ports: self.threads.ports.clone(),
             state: self.state.clone(),
         };
-        to.pass(&Event::Offer { offer }, self.listener.try_clone()?);
+        to.queue_with_descriptor(&Event::Offer { offer }, self.listener.try_clone()?);
         self.make_lanes(to, attempt)?;
-        self.threads.tell(&Order::GiveAll(attempt.clone()));
-        self.threads.deliver();
+        self.threads.queue_for_all(&Order::SendState(attempt.clone()));
+        self.threads.flush_orders();
         to.flush_until(attempt.deadline)?;
         self.wait_for_commit(to, &epoll, attempt.deadline)?;
         // Once these bytes are in the socket, everything is the newer data plane's.
-        to.say(&Event::Yours {});
+        to.queue(&Event::Yours {});
         to.flush_until(attempt.deadline)
     }
 
     /// Connect each thread with its counterpart in the newer data plane.
-    fn make_lanes(&self, to: &mut Link, attempt: &Attempt) -> io::Result<()> {
+    fn make_lanes(&self, to: &mut ControlLink, attempt: &Attempt) -> io::Result<()> {
         let number = attempt.number.to_le_bytes();
         for (thread, socket) in self.threads.handovers.iter().enumerate() {
             let (ours, theirs) = sys::stream_pair()?;
             sys::send_descriptor(socket.as_raw_fd(), &number, ours.as_raw_fd())?;
-            to.pass(&Event::Lane { thread: thread as u16 }, theirs);
+            to.queue_with_descriptor(&Event::Lane { thread: thread as u16 }, theirs);
         }
         Ok(())
     }
 
-    fn wait_for_commit(&mut self, to: &mut Link, epoll: &Epoll, by: Instant) -> io::Result<()> {
+    fn wait_for_commit(
+        &mut self,
+        to: &mut ControlLink,
+        epoll: &Epoll,
+        by: Instant,
+    ) -> io::Result<()> {
         let mut events = Vec::with_capacity(4);
         let mut reports = Vec::new();
         let mut committed = false;
-        while !committed || self.take_overs.given != Some(self.threads.orders.len()) {
+        while !committed || self.take_overs.sent != Some(self.threads.orders.len()) {
             let left = by.saturating_duration_since(Instant::now()).as_millis() as u64;
             epoll.wait(&mut events, left)?;
             if left == 0 && events.is_empty() {
@@ -119,26 +129,26 @@ impl ControlThread {
             }
             for event in &events {
                 match event.data.u64() {
-                    NEWER => committed |= hear_commit(to)?,
+                    NEWER => committed |= read_commit(to)?,
                     REPORTS => self.on_reports(&mut reports),
                     SIGNALS => return Err(io::Error::other("we are told to end")),
                     _ => {}
                 }
             }
-            if self.take_overs.given.is_none() {
-                return Err(io::Error::other("not everything could be given"));
+            if self.take_overs.sent.is_none() {
+                return Err(io::Error::other("not everything could be sent"));
             }
         }
         Ok(())
     }
 
     /// Pass pending handovers on to the control plane, then tell it to attach again.
-    fn say_farewell(&mut self) {
+    fn detach_control_plane(&mut self) {
         for number in 0..self.threads.handovers.len() {
             while self.on_handover(number) {}
         }
         if let Some(plane) = &mut self.control_plane {
-            plane.link.say(&Event::Refused { why: "taken_over" });
+            plane.link.queue(&Event::Refused { why: "taken_over" });
             if let Err(error) = plane.link.flush_until(Instant::now() + FAREWELL) {
                 self.cut_off(&error.to_string());
             }
@@ -147,7 +157,7 @@ impl ControlThread {
 }
 
 /// Return whether the newer data plane has sent `commit`.
-fn hear_commit(newer: &mut Link) -> io::Result<bool> {
+fn read_commit(newer: &mut ControlLink) -> io::Result<bool> {
     newer.receive(&mut [0; READ_BYTES]).map_err(io::Error::other)?;
     match control::split(&newer.incoming)? {
         None => Ok(false),

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 
 use rustix::net::accept_with;
 
-use super::link::Link;
+use super::link::ControlLink;
 use super::{ControlThread, LISTENER, UNIDENTIFIED};
 use crate::control::{self, Command, Event, Malformed};
 use crate::sys;
@@ -22,12 +22,12 @@ const GREETING_BYTES: usize = 64;
 /// Unidentified peers, by the order of their arrival.
 #[derive(Default)]
 pub(super) struct UnidentifiedPeers {
-    all: BTreeMap<u64, Peer>,
-    came: u64,
+    all: BTreeMap<u64, UnidentifiedPeer>,
+    arrivals: u64,
 }
 
-struct Peer {
-    link: Link,
+struct UnidentifiedPeer {
+    link: ControlLink,
     until_ms: u64,
 }
 
@@ -42,18 +42,18 @@ enum Greeting {
 }
 
 impl UnidentifiedPeers {
-    fn add(&mut self, link: Link, now_ms: u64) -> u64 {
+    fn add(&mut self, link: ControlLink, now_ms: u64) -> u64 {
         if self.all.len() == MOST {
             self.all.pop_first();
         }
-        self.came += 1;
-        let token = UNIDENTIFIED + self.came;
-        self.all.insert(token, Peer { link, until_ms: now_ms + GREETING_MS });
+        self.arrivals += 1;
+        let token = UNIDENTIFIED + self.arrivals;
+        self.all.insert(token, UnidentifiedPeer { link, until_ms: now_ms + GREETING_MS });
         token
     }
 
     /// Drop peers that haven't identified themselves in time.
-    pub(super) fn forget_silent(&mut self, now_ms: u64) {
+    pub(super) fn drop_expired(&mut self, now_ms: u64) {
         self.all.retain(|_, one| one.until_ms > now_ms);
     }
 }
@@ -70,7 +70,7 @@ impl ControlThread {
             Err(_) => return,
         };
         let (fd, now_ms) = (socket.as_raw_fd(), self.now_ms());
-        let token = self.unidentified.add(Link::new(socket), now_ms);
+        let token = self.unidentified.add(ControlLink::new(socket), now_ms);
         if self.epoll.add(fd, sys::READ, token).is_err() {
             self.unidentified.all.remove(&token);
         }
@@ -95,12 +95,12 @@ impl ControlThread {
             Ok(Greeting::Unfinished) => _ = self.unidentified.all.insert(token, peer),
             Ok(Greeting::ControlPlane) => self.attach(peer.link),
             Ok(Greeting::DataPlane(format)) => {
-                // `give_to` watches it in an epoll set of its own.
+                // `take_over_by` watches it in an epoll set of its own.
                 let _ = self.epoll.remove(peer.link.fd());
-                self.give_to(peer.link, format);
+                self.take_over_by(peer.link, format);
             }
             Err(malformed) => {
-                peer.link.say(&Event::Refused { why: &malformed.to_string() });
+                peer.link.queue(&Event::Refused { why: &malformed.to_string() });
                 // A peer that doesn't read doesn't need the reason.
                 let _ = peer.link.flush();
             }
@@ -109,7 +109,7 @@ impl ControlThread {
 }
 
 /// Read the first message of a peer. Later bytes stay in the link.
-fn greeting(link: &mut Link) -> Result<Greeting, Malformed> {
+fn greeting(link: &mut ControlLink) -> Result<Greeting, Malformed> {
     let Some((kind, body, used)) = control::split(&link.incoming)? else {
         let too_long = link.incoming.len() > GREETING_BYTES;
         return if too_long { Err(Malformed::Length) } else { Ok(Greeting::Unfinished) };

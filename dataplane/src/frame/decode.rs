@@ -51,7 +51,7 @@ impl Decoder {
             if input.is_empty() {
                 return Ok((0, None));
             }
-            if let Parsed::Head(head, at) = Head::parse(input, Message::default(), rules)?
+            if let Parsed::Head(head, at) = Head::parse(input, FrameMessage::default(), rules)?
                 && head.fin
                 && head.size <= input.len() - at
             {
@@ -99,7 +99,7 @@ enum Parsed {
 
 /// The message to which a frame belongs.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-struct Message {
+struct FrameMessage {
     /// TEXT, BINARY, or CONTINUATION while there is no message.
     opcode: u8,
     compressed: bool,
@@ -108,7 +108,7 @@ struct Message {
 }
 
 impl Head {
-    fn parse(bytes: &[u8], message: Message, rules: &Rules) -> Result<Parsed, Violation> {
+    fn parse(bytes: &[u8], message: FrameMessage, rules: &Rules) -> Result<Parsed, Violation> {
         let &[first, second, ref rest @ ..] = bytes else {
             return Ok(Parsed::Needs(2));
         };
@@ -163,7 +163,7 @@ impl Head {
     fn check_place(
         opcode: u8,
         size: usize,
-        message: Message,
+        message: FrameMessage,
         rules: &Rules,
     ) -> Result<(), Violation> {
         // Also for empty fragments: they are counted, so that they can't go on for ever.
@@ -221,7 +221,7 @@ struct Partial {
     frame: Option<Head>,
     received: usize,
     control: Vec<u8>,
-    message: Message,
+    message: FrameMessage,
     payload: Vec<u8>,
     /// Length of the valid UTF-8 in `payload`. The rest is at most the start of one character.
     #[serde(skip)]
@@ -309,7 +309,8 @@ impl Partial {
         self.received = 0;
         self.control.clear();
         if head.opcode == TEXT || head.opcode == BINARY {
-            self.message = Message { opcode: head.opcode, compressed: head.compressed, counted: 0 };
+            self.message =
+                FrameMessage { opcode: head.opcode, compressed: head.compressed, counted: 0 };
         }
     }
 

@@ -28,7 +28,7 @@ impl<'a> Single<'a> {
 
 /// The fields of a request that matter here.
 #[derive(Debug, Default)]
-pub(super) struct Fields<'a> {
+pub(super) struct HeaderFields<'a> {
     pub(super) host: Single<'a>,
     pub(super) origin: Single<'a>,
     pub(super) key: Single<'a>,
@@ -51,16 +51,16 @@ pub(super) struct Fields<'a> {
     pub(super) is_special: bool,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> HeaderFields<'a> {
     pub(super) fn of(headers: &[httparse::Header<'a>]) -> Self {
         let mut fields = Self::default();
         for header in headers {
-            fields.take(header.name, header.value);
+            fields.add(header.name, header.value);
         }
         fields
     }
 
-    fn take(&mut self, name: &str, value: &'a [u8]) {
+    fn add(&mut self, name: &str, value: &'a [u8]) {
         // The longest name below has 30 bytes.
         let mut lower = [0; 32];
         let Some(lower) = lower.get_mut(..name.len()) else {
@@ -81,7 +81,7 @@ impl<'a> Fields<'a> {
             b"sec-websocket-extensions" => {
                 self.deflate = self.deflate.or_else(|| crate::deflate::negotiate([value]));
             }
-            b"sec-websocket-protocol" => self.take_protocols(value),
+            b"sec-websocket-protocol" => self.add_protocols(value),
             b"cookie" => self.cookie.add(value),
             b"sec-fetch-site" => self.same_origin = value == b"same-origin",
             b"content-length" => self.has_body |= value != b"0",
@@ -93,7 +93,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn take_protocols(&mut self, value: &'a [u8]) {
+    fn add_protocols(&mut self, value: &'a [u8]) {
         for entry in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
             if self.protocol {
                 self.token.add(entry);
@@ -104,8 +104,8 @@ impl<'a> Fields<'a> {
     }
 
     /// Return whether `Host` occurs once and is valid (RFC 9112 section 3.2). HTTP/1.0 needs none.
-    pub(super) fn is_addressed(&self, modern: bool) -> bool {
-        if self.host.is_missing() { !modern } else { self.host.value().is_some_and(is_host) }
+    pub(super) fn is_addressed(&self, is_http11: bool) -> bool {
+        if self.host.is_missing() { !is_http11 } else { self.host.value().is_some_and(is_host) }
     }
 
     /// Return the request's token: the entry behind our subprotocol, or the cookie of the settings

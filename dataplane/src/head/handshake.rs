@@ -5,8 +5,8 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STAN
 use serde::{Deserialize, Serialize};
 use sha1::{Digest as _, Sha1};
 
-use super::fields::Fields;
-use super::{Refusal, SUBPROTOCOL};
+use super::fields::HeaderFields;
+use super::{HttpRefusal, SUBPROTOCOL};
 use crate::control::Settings;
 use crate::deflate::Agreement;
 
@@ -81,36 +81,36 @@ pub fn accept_key(key: &[u8]) -> String {
 
 /// Return the handshake, or the answer to the first broken rule, in the Tornado engine's order.
 pub(super) fn check<'a>(
-    fields: &Fields<'a>,
-    modern: bool,
+    fields: &HeaderFields<'a>,
+    is_http11: bool,
     framing: Framing,
     head_bytes: usize,
     settings: &Settings,
-) -> Result<Upgrade<'a>, Refusal> {
+) -> Result<Upgrade<'a>, HttpRefusal> {
     // RFC 6455 section 4.4.
     if !fields.version.is_missing() && fields.version.value() != Some(b"13") {
-        return Err(Refusal::WrongVersion);
+        return Err(HttpRefusal::WrongVersion);
     }
     // SockJS's own texts, which its test suite requires.
     if !fields.upgrade {
-        return Err(Refusal::BadRequest("Can \"Upgrade\" only to \"WebSocket\"."));
+        return Err(HttpRefusal::BadRequest("Can \"Upgrade\" only to \"WebSocket\"."));
     }
     if !fields.connection {
-        return Err(Refusal::BadRequest("\"Connection\" must be \"Upgrade\"."));
+        return Err(HttpRefusal::BadRequest("\"Connection\" must be \"Upgrade\"."));
     }
     let key = fields.key.value().filter(|key| is_nonce(key));
     let host = fields.host.value().filter(|host| !host.is_empty());
-    let (Some(key), Some(_), true) = (key, host, modern) else {
-        return Err(Refusal::BadRequest("Not a WebSocket handshake."));
+    let (Some(key), Some(_), true) = (key, host, is_http11) else {
+        return Err(HttpRefusal::BadRequest("Not a WebSocket handshake."));
     };
     if fields.version.is_missing() {
-        return Err(Refusal::WrongVersion);
+        return Err(HttpRefusal::WrongVersion);
     }
     if fields.origin.is_doubled {
-        return Err(Refusal::BadRequest("Not a WebSocket handshake."));
+        return Err(HttpRefusal::BadRequest("Not a WebSocket handshake."));
     }
     if !fields.allowed_by(settings) {
-        return Err(Refusal::BadOrigin);
+        return Err(HttpRefusal::BadOrigin);
     }
     Ok(Upgrade {
         framing,

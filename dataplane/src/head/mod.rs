@@ -2,7 +2,7 @@
 //! that a connection that isn't ours can be handed over untouched.
 //!
 //! Not here: whether there is room for one more reader. Check that after [`Decision::Upgrade`], and
-//! answer [`Refusal::NotNow`] if there isn't.
+//! answer [`HttpRefusal::Unavailable`] if there isn't.
 //!
 //! The decision to question: a broken handshake on one of our paths is answered here, not by
 //! Tornado, so a storm of them never reaches Python. Every other request that isn't plainly ours is
@@ -16,10 +16,10 @@ mod handshake;
 mod reply;
 
 pub use handshake::{Framing, Upgrade, accept_key, login_verb};
-pub use reply::{Busy, Info, Refusal, put_greeting};
+pub use reply::{Busy, HttpRefusal, Info, put_greeting};
 
 use crate::control::Settings;
-use fields::Fields;
+use fields::HeaderFields;
 
 /// Subprotocol that may stand before a token.
 const SUBPROTOCOL: &[u8] = b"newsfabric";
@@ -34,8 +34,8 @@ const LONGEST: usize = 60 * 1024;
 pub enum Decision<'a> {
     /// Decide again when there are more bytes. The deadline of the handshake runs.
     Incomplete,
-    /// Send the answer of [`Refusal::put`], then close.
-    Refuse(Refusal),
+    /// Send the answer of [`HttpRefusal::put`], then close.
+    Refuse(HttpRefusal),
     /// A good handshake: drop its [`Upgrade::head_bytes`], send the answer of [`Upgrade::put`], and
     /// continue with frames.
     Upgrade(Upgrade<'a>),
@@ -69,7 +69,7 @@ pub fn decide<'a>(bytes: &'a [u8], settings: &Settings) -> Decision<'a> {
     match parsed {
         Ok(httparse::Status::Complete(head_bytes)) => match route {
             // A head that arrived in one piece can be too long, too.
-            Some(_) if head_bytes > longest => Decision::Refuse(Refusal::HeadTooLarge),
+            Some(_) if head_bytes > longest => Decision::Refuse(HttpRefusal::HeadTooLarge),
             Some(route) => serve(route, &request, head_bytes, settings),
             None => Decision::HandOver,
         },
@@ -79,9 +79,9 @@ pub fn decide<'a>(bytes: &'a [u8], settings: &Settings) -> Decision<'a> {
             Decision::HandOver
         }
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
-            Decision::Refuse(Refusal::HeadTooLarge)
+            Decision::Refuse(HttpRefusal::HeadTooLarge)
         }
-        Err(_) => Decision::Refuse(Refusal::BadRequest("bad request")),
+        Err(_) => Decision::Refuse(HttpRefusal::BadRequest("bad request")),
     }
 }
 
@@ -109,28 +109,28 @@ fn serve<'a>(
     head_bytes: usize,
     settings: &Settings,
 ) -> Decision<'a> {
-    let fields = Fields::of(request.headers);
+    let fields = HeaderFields::of(request.headers);
     if request.method != Some("GET") {
         return Decision::HandOver;
     }
-    let modern = request.version == Some(1);
-    if !fields.is_addressed(modern) {
-        return Decision::Refuse(Refusal::BadRequest("bad request"));
+    let is_http11 = request.version == Some(1);
+    if !fields.is_addressed(is_http11) {
+        return Decision::Refuse(HttpRefusal::BadRequest("bad request"));
     }
     match route {
-        Route::WebSocket(_) if !settings.websocket => Decision::Refuse(Refusal::NotFound),
+        Route::WebSocket(_) if !settings.websocket => Decision::Refuse(HttpRefusal::NotFound),
         // Not handed over: the control plane upgrades no connection.
         Route::WebSocket(_) if fields.has_body => {
-            Decision::Refuse(Refusal::BadRequest("Not a WebSocket handshake."))
+            Decision::Refuse(HttpRefusal::BadRequest("Not a WebSocket handshake."))
         }
         Route::WebSocket(framing) => {
-            match handshake::check(&fields, modern, framing, head_bytes, settings) {
+            match handshake::check(&fields, is_http11, framing, head_bytes, settings) {
                 Ok(upgrade) => Decision::Upgrade(upgrade),
                 Err(refusal) => Decision::Refuse(refusal),
             }
         }
         // A request that needs an unusual answer is Tornado's.
-        _ if !modern || fields.is_special || fields.has_body => Decision::HandOver,
+        _ if !is_http11 || fields.is_special || fields.has_body => Decision::HandOver,
         _ if !fields.allowed_by(settings) => Decision::HandOver,
         Route::Info => Decision::Info(Info {
             head_bytes,

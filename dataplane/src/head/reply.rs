@@ -9,7 +9,7 @@ const GREETING: &str = "Welcome to SockJS!\n";
 
 /// A reason to refuse a request. The connection ends after the answer.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
-pub enum Refusal {
+pub enum HttpRefusal {
     /// 400, with this text.
     BadRequest(&'static str),
     /// 403.
@@ -21,7 +21,7 @@ pub enum Refusal {
     /// 431 (RFC 6585 section 5).
     HeadTooLarge,
     /// 503: a limit is reached, the box is drained, or the request's control plane is absent.
-    NotNow {
+    Unavailable {
         /// The resource that is lacking.
         why: Busy,
         /// Time after which to ask again; at least one second is sent.
@@ -41,10 +41,10 @@ pub enum Busy {
     /// The control plane serves its maximum number of connections.
     Handovers,
     /// No control plane is attached.
-    Control,
+    NoControlPlane,
 }
 
-impl Refusal {
+impl HttpRefusal {
     /// Append the answer.
     pub fn put(self, out: &mut Vec<u8>) {
         let mut extra = String::new();
@@ -57,14 +57,14 @@ impl Refusal {
                 ("426 Upgrade Required", "only version 13")
             }
             Self::HeadTooLarge => ("431 Request Header Fields Too Large", "head too large"),
-            Self::NotNow { why, retry_after_ms } => {
+            Self::Unavailable { why, retry_after_ms } => {
                 extra = format!("Retry-After: {}\r\n", (retry_after_ms / 1000).max(1));
                 let why = match why {
                     Busy::Capacity => "not now: capacity",
                     Busy::Address => "not now: address",
                     Busy::Draining => "not now: draining",
                     Busy::Handovers => "not now: handovers",
-                    Busy::Control => "not now: control",
+                    Busy::NoControlPlane => "not now: control",
                 };
                 ("503 Service Unavailable", why)
             }

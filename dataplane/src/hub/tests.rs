@@ -1,5 +1,5 @@
 use super::*;
-use crate::control::{Message, Slow};
+use crate::control::{Slow, TopicMessage};
 use crate::publication::tests::message;
 use proptest::prelude::*;
 
@@ -7,13 +7,13 @@ fn new_hub() -> Hub {
     Hub::new(60_000, 1_000)
 }
 
-fn on(topic: &str, message: &Message<'_>) -> Arc<Publication> {
+fn on(topic: &str, message: &TopicMessage<'_>) -> Arc<Publication> {
     Arc::new(Publication::new(topic.into(), Slow::Disconnect, message))
 }
 
-fn served(hub: &mut Hub, offer: &Offer) -> Vec<u32> {
+fn served(hub: &mut Hub, offer: &PublishOutcome) -> Vec<u32> {
     let mut slots = Vec::new();
-    if let Offer::Readers(cursor) = offer {
+    if let PublishOutcome::Subscribers(cursor) = offer {
         while hub.audience.read(cursor, 2, &mut slots) {}
     }
     slots.sort_unstable();
@@ -28,33 +28,33 @@ fn a_publication_goes_to_those_subscribed_and_its_copies_to_nobody() {
     hub.audience.subscribe(3, "b");
     let offer = hub.publish(&on("a", &message(1, 7)), 0);
     assert_eq!(served(&mut hub, &offer), [1, 2]);
-    assert_eq!(hub.publish(&on("a", &message(2, 7)), 0), Offer::Copy);
-    assert_eq!(hub.publish(&on("c", &message(3, 8)), 0), Offer::Nobody);
+    assert_eq!(hub.publish(&on("a", &message(2, 7)), 0), PublishOutcome::Duplicate);
+    assert_eq!(hub.publish(&on("c", &message(3, 8)), 0), PublishOutcome::NoSubscribers);
 }
 
 #[test]
 fn a_reader_has_a_topic_once_and_only_so_many() {
     let mut hub = new_hub();
-    assert_eq!(hub.audience.clash(1, "a", 1), None);
+    assert_eq!(hub.audience.check_subscribe(1, "a", 1), None);
     hub.audience.subscribe(1, "a");
-    assert_eq!(hub.audience.clash(1, "a", 1), Some(Clash::AlreadySubscribed));
-    assert_eq!(hub.audience.clash(1, "b", 1), Some(Clash::TooMany));
+    assert_eq!(hub.audience.check_subscribe(1, "a", 1), Some(SubscribeError::AlreadySubscribed));
+    assert_eq!(hub.audience.check_subscribe(1, "b", 1), Some(SubscribeError::TooMany));
     assert!(hub.audience.unsubscribe(1, "a"));
     assert!(!hub.audience.unsubscribe(1, "a"));
-    assert_eq!(hub.audience.clash(1, "b", 1), None);
+    assert_eq!(hub.audience.check_subscribe(1, "b", 1), None);
 }
 
 #[test]
 fn a_copy_of_what_was_replayed_is_dropped() {
     let mut hub = new_hub();
-    hub.replayed(&[on("a", &message(4, 4))], 0, 0);
-    assert_eq!(hub.publish(&on("a", &message(5, 4)), 0), Offer::Copy);
+    hub.record_replayed(&[on("a", &message(4, 4))], 0, 0);
+    assert_eq!(hub.publish(&on("a", &message(5, 4)), 0), PublishOutcome::Duplicate);
 }
 
 #[test]
 fn what_is_replayed_and_older_than_the_window_takes_no_room_in_it() {
     let mut hub = new_hub();
-    hub.replayed(&[on("a", &message(4, 4)), on("a", &message(70_000, 5))], 0, 80_000);
+    hub.record_replayed(&[on("a", &message(4, 4)), on("a", &message(70_000, 5))], 0, 80_000);
     assert_eq!(hub.seen.len(), 1);
 }
 
@@ -88,11 +88,11 @@ proptest! {
                 0 | 1 => {
                     let one = on(names[number as usize % 5], &message(number, number));
                     match hub.publish(&one, now) {
-                        Offer::Copy => vec![u32::MAX],
+                        PublishOutcome::Duplicate => vec![u32::MAX],
                         offer => served(hub, &offer),
                     }
                 }
-                2 if hub.audience.clash(slot, name, 9).is_none() => {
+                2 if hub.audience.check_subscribe(slot, name, 9).is_none() => {
                     hub.audience.subscribe(slot, name);
                     vec![]
                 }
@@ -127,7 +127,7 @@ proptest! {
             // A message belongs to one topic.
             let home = number as usize % 2;
             match step {
-                0 | 1 if hub.audience.clash(slot, name, 9).is_none() => hub.audience.subscribe(slot, name),
+                0 | 1 if hub.audience.check_subscribe(slot, name, 9).is_none() => hub.audience.subscribe(slot, name),
                 2 => {
                     hub.audience.unsubscribe(slot, name);
                     got[reader][topic].clear();
@@ -138,11 +138,11 @@ proptest! {
                 }
                 4 | 5 => {
                     let offer = hub.publish(&on(names[home], &message(number, number)), 0);
-                    prop_assert_eq!(offer == Offer::Copy, published.contains(&number));
-                    if offer != Offer::Copy {
+                    prop_assert_eq!(offer == PublishOutcome::Duplicate, published.contains(&number));
+                    if offer != PublishOutcome::Duplicate {
                         published.push(number);
                     }
-                    if let Offer::Readers(cursor) = offer {
+                    if let PublishOutcome::Subscribers(cursor) = offer {
                         jobs[home].push((number, cursor));
                     }
                 }
@@ -151,7 +151,7 @@ proptest! {
                         let mut slots = Vec::new();
                         let more = hub.audience.read(cursor, 1, &mut slots);
                         for slot in slots {
-                            prop_assert!(hub.audience.clash(slot, name, 9).is_some());
+                            prop_assert!(hub.audience.check_subscribe(slot, name, 9).is_some());
                             got[slot as usize][topic].push(*number);
                         }
                         if !more {

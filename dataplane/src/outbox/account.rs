@@ -14,7 +14,7 @@ use std::collections::hash_map::Entry;
 use crate::publication::Frame;
 
 /// Bytes of an entry in a queue, with its entry in the map of stories.
-pub const PLACE_BYTES: usize = 96;
+pub const QUEUE_ENTRY_BYTES: usize = 96;
 
 /// All frames that wait on one thread.
 #[derive(Debug, Default)]
@@ -31,21 +31,21 @@ impl Account {
     }
 
     /// Count one more entry that waits for `frame`.
-    pub(super) fn enter(&mut self, frame: &Frame) {
+    pub(super) fn add(&mut self, frame: &Frame) {
         let waiting = self.frames.entry(address(frame)).or_default();
         if *waiting == 0 {
             self.bytes += frame.len();
         }
         *waiting += 1;
-        self.bytes += PLACE_BYTES;
+        self.bytes += QUEUE_ENTRY_BYTES;
     }
 
     /// Count one entry fewer that waits for `frame`.
-    pub(super) fn leave(&mut self, frame: &Frame) {
+    pub(super) fn remove(&mut self, frame: &Frame) {
         let Entry::Occupied(mut waiting) = self.frames.entry(address(frame)) else {
             return;
         };
-        self.bytes -= PLACE_BYTES;
+        self.bytes -= QUEUE_ENTRY_BYTES;
         *waiting.get_mut() -= 1;
         if *waiting.get() == 0 {
             waiting.remove();

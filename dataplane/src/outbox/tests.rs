@@ -1,5 +1,5 @@
 use super::*;
-use crate::control::Message;
+use crate::control::TopicMessage;
 use crate::publication::tests::message;
 use proptest::prelude::*;
 
@@ -10,7 +10,11 @@ fn frame(text: &str) -> Frame {
 }
 
 fn of(slow: Slow, key: &'static str, version: i64) -> Arc<Publication> {
-    Arc::new(Publication::new("news.x".into(), slow, &Message { key, version, ..message(1, 1) }))
+    Arc::new(Publication::new(
+        "news.x".into(),
+        slow,
+        &TopicMessage { key, version, ..message(1, 1) },
+    ))
 }
 
 fn waiting(outbox: &Outbox) -> String {
@@ -84,7 +88,7 @@ fn nothing_older_follows_a_version_that_is_being_written() {
 #[test]
 fn the_rest_of_a_frame_goes_first() {
     let (mut outbox, mut account) = (Outbox::new(LIMITS), Account::default());
-    outbox.started(frame("started"), 5, &mut account);
+    outbox.push_partly_written(frame("started"), 5, &mut account);
     assert!(outbox.push_firm(frame("!"), 0, &mut account));
     assert_eq!(waiting(&outbox), "ed!");
 }
@@ -138,7 +142,7 @@ fn staying_above_the_soft_limit_is_too_slow() {
 #[test]
 fn a_story_that_never_stops_changing_takes_no_more_room() {
     let (mut outbox, mut account) = (Outbox::new(LIMITS), Account::default());
-    outbox.started(frame("started"), 1, &mut account);
+    outbox.push_partly_written(frame("started"), 1, &mut account);
     for version in 0..10_000 {
         assert!(outbox.push(frame("a"), &of(Slow::Conflate, "a", version), 0, &mut account));
     }
@@ -154,23 +158,23 @@ fn a_frame_that_many_wait_for_counts_once_and_each_place_too() {
     for outbox in &mut outboxes {
         assert!(outbox.push(shared.clone(), &of(Slow::DropOldest, "", -1), 0, &mut account));
     }
-    assert_eq!(account.bytes(), 1_000 + 3 * PLACE_BYTES);
+    assert_eq!(account.bytes(), 1_000 + 3 * QUEUE_ENTRY_BYTES);
     assert!(outboxes[0].push_firm(frame("own"), 0, &mut account));
-    assert_eq!(account.bytes(), 1_003 + 4 * PLACE_BYTES);
+    assert_eq!(account.bytes(), 1_003 + 4 * QUEUE_ENTRY_BYTES);
     outboxes[0].advance(1_000, &mut account);
-    assert_eq!(account.bytes(), 1_003 + 3 * PLACE_BYTES);
+    assert_eq!(account.bytes(), 1_003 + 3 * QUEUE_ENTRY_BYTES);
     assert_eq!(outboxes[1].clear(&mut account), 1);
-    outboxes[2].leave(&mut account);
-    assert_eq!(account.bytes(), 3 + PLACE_BYTES);
+    outboxes[2].remove_from_account(&mut account);
+    assert_eq!(account.bytes(), 3 + QUEUE_ENTRY_BYTES);
 }
 
 #[test]
 fn what_is_partly_written_goes_on_counting_when_the_rest_is_cleared() {
     let (mut outbox, mut account) = (Outbox::new(LIMITS), Account::default());
-    outbox.started(frame("started"), 3, &mut account);
+    outbox.push_partly_written(frame("started"), 3, &mut account);
     assert!(outbox.push_firm(frame("more"), 0, &mut account));
     assert_eq!(outbox.clear(&mut account), 1);
-    assert_eq!(account.bytes(), 7 + PLACE_BYTES);
+    assert_eq!(account.bytes(), 7 + QUEUE_ENTRY_BYTES);
     outbox.advance(4, &mut account);
     assert_eq!(account.bytes(), 0);
 }
@@ -307,7 +311,7 @@ proptest! {
                     let all = outbox.waiting();
                     let all = all.map(|(frame, it)| (frame.clone(), it.cloned())).collect();
                     let (written, soft_since) = (outbox.written, outbox.soft_since);
-                    outbox.leave(&mut account);
+                    outbox.remove_from_account(&mut account);
                     prop_assert_eq!(account.bytes(), 0);
                     let restored = Outbox::restore(LIMITS, all, written, soft_since, &mut account);
                     let restored = restored.expect("what was saved");
@@ -323,7 +327,7 @@ proptest! {
             prop_assert_eq!(outbox.len(), naive.entries.len());
             prop_assert_eq!(outbox.pending_bytes(), naive.bytes(false));
             // No frame is shared here.
-            let entries = outbox.len() * (ENTRY_BYTES - PLACE_BYTES);
+            let entries = outbox.len() * (ENTRY_BYTES - QUEUE_ENTRY_BYTES);
             prop_assert_eq!(account.bytes(), naive.bytes(false) - entries);
             prop_assert_eq!(outbox.dropped, naive.dropped);
         }

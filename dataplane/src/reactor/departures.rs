@@ -40,7 +40,7 @@ impl Reactor {
             for slot in 0..slots {
                 match self.readers.slab.at(slot).phase {
                     Phase::Open => self.send_away(slot),
-                    Phase::Head => self.readers.forget(slot),
+                    Phase::Head => self.readers.close_and_free(slot),
                     _ => {}
                 }
             }

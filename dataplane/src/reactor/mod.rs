@@ -82,7 +82,7 @@ impl Reactor {
         let mut events = Vec::with_capacity(EVENTS);
         let mut orders = Vec::new();
         if let Some(why) = self.readers.sockets.begin_batches().filter(|_| self.number == 0) {
-            crate::tell!(Info, "each send is a system call of its own: no io_uring here ({why})");
+            crate::log!(Info, "each send is a system call of its own: no io_uring here ({why})");
         }
         // A heartbeat of 0 means that no settings were received yet: then no reader is let in.
         if self.readers.settings.heartbeat_ms > 0 {
@@ -98,7 +98,7 @@ impl Reactor {
             self.readers.send_some();
             self.readers.keep_within_budget();
             self.on_time();
-            self.readers.end_broken();
+            self.readers.end_failed();
             if events.is_empty() || self.readers.reports.are_due(self.readers.clock.now_ms()) {
                 self.readers.reports.send();
             }
@@ -141,7 +141,7 @@ impl Reactor {
         };
         if ready.intersects(sys::READ | sys::DEAD) {
             match phase {
-                Phase::Head => self.look_at_head(slot, ready.intersects(sys::ENDED)),
+                Phase::Head => self.decide_request(slot, ready.intersects(sys::ENDED)),
                 _ => self.readers.read(slot),
             }
         }
@@ -187,7 +187,7 @@ impl Reactor {
     fn carry_out(&mut self, order: Order) {
         match order {
             Order::Settings(settings) => {
-                self.readers.settle(settings);
+                self.readers.apply_settings(settings);
                 self.open_listener();
             }
             Order::Attached(attachment) => self.readers.attached(attachment),
@@ -196,10 +196,10 @@ impl Reactor {
             Order::Batch(number, batch) => self.readers.add_batch(number, batch),
             Order::Command(kind, body) => {
                 // The control thread has decoded it before.
-                if let Ok(Command::ToReaders(connections, told)) = Command::decode(kind, &body) {
-                    self.readers.serve(connections, &told);
+                if let Ok(Command::ToReaders(connections, command)) = Command::decode(kind, &body) {
+                    self.readers.serve(connections, &command);
                     let here = connections.of_thread(self.number).count();
-                    self.readers.counters.carried_out(here * body.len());
+                    self.readers.counters.command_done(here * body.len());
                 }
             }
             Order::Evict(eviction) => self.readers.evict(&eviction),
@@ -207,28 +207,28 @@ impl Reactor {
             Order::Shed(reason, count, retry_ms) => {
                 self.shed(CloseReason::of(&reason), count, retry_ms);
             }
-            Order::GiveAll(attempt) => self.give_all(&attempt),
+            Order::SendState(attempt) => self.send_state(&attempt),
         }
     }
 
     /// Give everything to a newer data plane; the lane waits among the handovers. Returns only if
     /// the take-over failed: then nothing has changed, but connections without room under their
     /// address are closed.
-    fn give_all(&mut self, attempt: &Attempt) {
+    fn send_state(&mut self, attempt: &Attempt) {
         // Publications before this order are sent from here, completely.
         while self.readers.fanout.is_busy() {
             self.readers.send_some();
         }
-        self.readers.end_broken();
+        self.readers.end_failed();
         // The newer data plane would not know that these connections aren't counted.
         self.readers.forget_turned_away();
-        let given = self
+        let sent = self
             .lane(attempt)
             .and_then(|lane| self.readers.save(lane, attempt, self.listener.fd()));
-        if let Err(error) = &given {
-            crate::tell!(Error, "I/O thread {} couldn't give its readers: {error}", self.number);
+        if let Err(error) = &sent {
+            crate::log!(Error, "I/O thread {} couldn't give its readers: {error}", self.number);
         }
-        self.readers.report(Report::Given(attempt.number, given.is_ok()));
+        self.readers.report(Report::StateSent(attempt.number, sent.is_ok()));
         self.readers.reports.send();
         attempt.wait_until_failed();
     }

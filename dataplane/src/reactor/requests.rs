@@ -10,11 +10,11 @@ use std::os::fd::{AsRawFd, IntoRawFd};
 
 use super::Reactor;
 use crate::clock::{random, unix_ms};
-use crate::closing::{CloseReason, Ending};
+use crate::closing::{AfterGoodbye, CloseReason};
 use crate::control::put_typed;
 use crate::counters::Count;
 use crate::frame;
-use crate::head::{self, Busy, Decision, Framing, Refusal, Upgrade};
+use crate::head::{self, Busy, Decision, Framing, HttpRefusal, Upgrade};
 use crate::proxy::{self, Proxied};
 use crate::slab::Phase;
 use crate::sockjs;
@@ -51,16 +51,16 @@ impl Reactor {
         let slot = self.readers.insert(fd);
         if !self.comes_from_proxy(address.ip()) {
             if !self.admit_address(slot, address.ip()) {
-                return self.readers.forget(slot);
+                return self.readers.close_and_free(slot);
             }
             if self.proxied {
                 // No header comes first, and the reader's address is known.
-                self.readers.extra(slot).proxied = Some(address);
+                self.readers.busy_state(slot).proxied = Some(address);
             }
         }
         if self.readers.watch(slot).is_err() {
             // There is no memory, or no epoll watch.
-            self.readers.forget(slot);
+            self.readers.close_and_free(slot);
             return self.pause();
         }
         self.await_request(slot);
@@ -89,24 +89,24 @@ impl Reactor {
             return true;
         }
         self.readers.counters.add(Count::RejectedAddress);
-        self.readers.have_asked(address);
+        self.readers.request_probe(address);
         let threads = self.readers.all_counters.len();
-        let told = self.readers.turned_away.len() < TURNED_AWAY_AT_ONCE as usize / threads;
-        if told {
+        let is_remembered = self.readers.turned_away.len() < TURNED_AWAY_AT_ONCE as usize / threads;
+        if is_remembered {
             self.readers.turned_away.insert(slot);
         }
-        told
+        is_remembered
     }
 
     /// Peek at a readable connection whose request isn't decided yet. After `ended` no more bytes
     /// arrive: then an incomplete head is dropped, or it would wake us for ever.
-    pub(super) fn look_at_head(&mut self, slot: u32, ended: bool) {
+    pub(super) fn decide_request(&mut self, slot: u32, ended: bool) {
         let mut buffer = std::mem::take(&mut self.readers.input.buffer);
-        self.look(slot, ended, &mut buffer);
+        self.decide_head(slot, ended, &mut buffer);
         self.readers.input.buffer = buffer;
     }
 
-    fn look(&mut self, slot: u32, ended: bool, buffer: &mut [u8]) {
+    fn decide_head(&mut self, slot: u32, ended: bool, buffer: &mut [u8]) {
         let fd = self.readers.slab.at(slot).fd;
         let wanted =
             (self.readers.settings.head_bytes as usize + proxy::V2_BYTES).min(buffer.len());
@@ -116,7 +116,7 @@ impl Reactor {
             Err(Errno::AGAIN) => return,
             Err(_) => return self.abandon(slot),
         };
-        let done = self.readers.slab.at(slot).extra.as_ref().is_some_and(|it| it.proxied.is_some());
+        let done = self.readers.slab.at(slot).busy.as_ref().is_some_and(|it| it.proxied.is_some());
         if self.proxied && !done {
             return self.take_proxy_header(slot, ended, &mut buffer[..seen]);
         }
@@ -160,15 +160,15 @@ impl Reactor {
                         if self.admit_address(slot, address.ip())
                             && drop_bytes(fd, seen, bytes).is_ok() =>
                     {
-                        self.readers.extra(slot).proxied = Some(address);
+                        self.readers.busy_state(slot).proxied = Some(address);
                         self.reset_low_water(slot);
                     }
-                    _ => self.readers.forget(slot),
+                    _ => self.readers.close_and_free(slot),
                 }
             }
             Err(proxy::NotProxied) => {
                 self.readers.counters.add(Count::BadRequests);
-                self.readers.forget(slot);
+                self.readers.close_and_free(slot);
             }
         }
     }
@@ -176,14 +176,14 @@ impl Reactor {
     /// Drop a connection that ended before its request was complete.
     fn abandon(&mut self, slot: u32) {
         self.readers.counters.add(Count::Abandoned);
-        self.readers.forget(slot);
+        self.readers.close_and_free(slot);
     }
 
     fn wait_for_more(&mut self, slot: u32, seen: usize) {
         let connection = self.readers.slab.at(slot);
         connection.low_water = true;
         if sys::set_low_water(connection.fd, seen + 1).is_err() {
-            self.readers.forget(slot);
+            self.readers.close_and_free(slot);
         }
     }
 
@@ -196,19 +196,19 @@ impl Reactor {
         }
     }
 
-    fn refuse(&mut self, slot: u32, refusal: Refusal) {
+    fn refuse(&mut self, slot: u32, refusal: HttpRefusal) {
         let count = match refusal {
-            Refusal::BadOrigin => Some(Count::RejectedOrigin),
-            Refusal::NotNow { why: Busy::Capacity, .. } => Some(Count::RejectedCapacity),
-            Refusal::NotNow { why: Busy::Draining, .. } => Some(Count::RejectedDraining),
-            Refusal::NotNow { why: Busy::Handovers, .. } => Some(Count::RejectedHandovers),
-            Refusal::NotNow { why: Busy::Control, .. } => Some(Count::Unavailable),
-            Refusal::BadRequest(_)
-            | Refusal::NotFound
-            | Refusal::WrongVersion
-            | Refusal::HeadTooLarge => Some(Count::BadRequests),
+            HttpRefusal::BadOrigin => Some(Count::RejectedOrigin),
+            HttpRefusal::Unavailable { why: Busy::Capacity, .. } => Some(Count::RejectedCapacity),
+            HttpRefusal::Unavailable { why: Busy::Draining, .. } => Some(Count::RejectedDraining),
+            HttpRefusal::Unavailable { why: Busy::Handovers, .. } => Some(Count::RejectedHandovers),
+            HttpRefusal::Unavailable { why: Busy::NoControlPlane, .. } => Some(Count::Unavailable),
+            HttpRefusal::BadRequest(_)
+            | HttpRefusal::NotFound
+            | HttpRefusal::WrongVersion
+            | HttpRefusal::HeadTooLarge => Some(Count::BadRequests),
             // Counted in `admit_address`.
-            Refusal::NotNow { why: Busy::Address, .. } => None,
+            HttpRefusal::Unavailable { why: Busy::Address, .. } => None,
         };
         if let Some(count) = count {
             self.readers.counters.add(count);
@@ -221,7 +221,7 @@ impl Reactor {
         let _ = sys::send(fd, &answer);
         sys::finish_writing(fd);
         // Unread bytes would make a close a reset, which destroys the answer.
-        self.readers.slab.at(slot).phase = Phase::Closing(Ending::HalfClose);
+        self.readers.slab.at(slot).phase = Phase::Closing(AfterGoodbye::HalfClose);
         self.readers.counters.add(Count::Closing);
         self.readers.linger(slot);
     }
@@ -232,7 +232,7 @@ impl Reactor {
             Busy::Address => settings.reason(CloseReason::AddressFull).retry_after_ms,
             _ => settings.retry_after_ms,
         };
-        self.refuse(slot, Refusal::NotNow { why, retry_after_ms });
+        self.refuse(slot, HttpRefusal::Unavailable { why, retry_after_ms });
     }
 
     /// Answer a request on our paths, and wait for the next one.
@@ -268,7 +268,7 @@ impl Reactor {
         let fd = self.readers.slab.at(slot).fd;
         let mut eaten = [0; 2048];
         if drop_bytes(fd, &mut eaten, upgrade.head_bytes).is_err() {
-            return self.readers.forget(slot);
+            return self.readers.close_and_free(slot);
         }
         self.reset_low_water(slot);
         let heartbeat_ms = self.readers.settings.heartbeat_ms;
@@ -290,17 +290,17 @@ impl Reactor {
     fn hand_over(&mut self, slot: u32) {
         // Also in a drain: a session of the control plane's own learns of it at its next poll.
         if !self.readers.has_control_plane() {
-            return self.not_now(slot, Busy::Control);
+            return self.not_now(slot, Busy::NoControlPlane);
         }
         self.reset_low_water(slot);
         let connection = self.readers.slab.at(slot);
         let fd = connection.fd;
-        let proxied = connection.extra.as_ref().and_then(|it| it.proxied);
+        let proxied = connection.busy.as_ref().and_then(|it| it.proxied);
         let Some(address) = proxied.or_else(|| sys::peer_address(fd).ok()) else {
-            return self.readers.forget(slot);
+            return self.readers.close_and_free(slot);
         };
         let most = self.readers.settings.handovers;
-        if !self.readers.addresses.set_out(most) {
+        if !self.readers.addresses.begin_handover(most) {
             return self.not_now(slot, Busy::Handovers);
         }
         let (address, mut note) = (address.ip(), Vec::new());
@@ -318,16 +318,16 @@ impl Reactor {
                 self.readers.counters.add(Count::Handovers);
                 // Its count under the address was passed on with it.
                 self.readers.counted.remove(&slot);
-                self.readers.forget(slot);
+                self.readers.close_and_free(slot);
             }
             Err(error) => {
-                self.readers.addresses.turned_away(address, false);
+                self.readers.addresses.cancel_handover(address, false);
                 if self.readers.watch(slot).is_err() {
-                    return self.readers.forget(slot);
+                    return self.readers.close_and_free(slot);
                 }
                 // The handover socket was full: the next turn reports the request again.
                 if error != Errno::AGAIN {
-                    self.not_now(slot, Busy::Control);
+                    self.not_now(slot, Busy::NoControlPlane);
                 }
             }
         }

@@ -9,7 +9,7 @@ use crate::clock::unix_ms;
 use crate::closing::CloseReason;
 use crate::control::{Connections, Subscription, ToReaders};
 use crate::counters::Count;
-use crate::hub::Clash;
+use crate::hub::SubscribeError;
 use crate::publication::Publication;
 use crate::pushes::error_push;
 use crate::slab::Phase;
@@ -42,8 +42,8 @@ impl Readers {
     }
 
     /// Carry out a command for those of `connections` that are on this thread and still open.
-    pub(crate) fn serve(&mut self, connections: Connections<'_>, told: &ToReaders<'_>) {
-        let (first, push) = match *told {
+    pub(crate) fn serve(&mut self, connections: Connections<'_>, command: &ToReaders<'_>) {
+        let (first, push) = match *command {
             ToReaders::Subscribe { ref subscription } => {
                 (self.first_messages(subscription), subscription.push)
             }
@@ -56,7 +56,7 @@ impl Readers {
         let answer = Answer::new(push, several);
         for id in connections.of_thread(self.thread) {
             if self.phase_of(id.slot, id.generation) == Some(Phase::Open) {
-                self.serve_one(id.slot, told, &answer, first.as_ref());
+                self.serve_one(id.slot, command, &answer, first.as_ref());
                 self.keep_within_budget();
             }
         }
@@ -65,11 +65,11 @@ impl Readers {
     fn serve_one(
         &mut self,
         slot: u32,
-        told: &ToReaders<'_>,
+        command: &ToReaders<'_>,
         answer: &Answer<'_>,
         first: Option<&Batch>,
     ) {
-        match *told {
+        match *command {
             ToReaders::Subscribe { ref subscription } => {
                 self.subscribe(slot, subscription, answer, first);
             }
@@ -80,8 +80,8 @@ impl Readers {
             ToReaders::Reply { .. } => self.reply(slot, answer),
             ToReaders::Auth { user, issued_ms, ends_ms, auth, .. } => {
                 self.auth.set(slot, AuthState::new(user, issued_ms, ends_ms, auth));
-                let end = self.token_ends_ms(slot);
-                self.look_by(slot, end);
+                let end = self.token_deadline_ms(slot);
+                self.set_timer_at_latest(slot, end);
                 self.reply(slot, answer);
             }
             ToReaders::Close { reason, retry_after_ms } => {
@@ -114,15 +114,15 @@ impl Readers {
         first: Option<&Batch>,
     ) {
         let most = self.settings.topics as usize;
-        if let Some(clash) = self.hub.audience.clash(slot, verb.topic.name, most) {
-            return self.refuse_topic(slot, verb, clash);
+        if let Some(error) = self.hub.audience.check_subscribe(slot, verb.topic.name, most) {
+            return self.refuse_topic(slot, verb, error);
         }
         let Some(replay) = first else {
-            crate::tell!(Error, "there is no batch {}: a reader has to come again", verb.batch);
+            crate::log!(Error, "there is no batch {}: a reader has to come again", verb.batch);
             return self.close(slot, CloseReason::Internal, None);
         };
         if verb.seen {
-            self.hub.replayed(replay, self.clock.now_ms(), unix_ms());
+            self.hub.record_replayed(replay, self.clock.now_ms(), unix_ms());
         }
         self.hub.audience.subscribe(slot, verb.topic.name);
         self.answer(slot, answer);
@@ -130,14 +130,14 @@ impl Readers {
         self.answered(slot);
     }
 
-    fn refuse_topic(&mut self, slot: u32, verb: &Subscription<'_>, clash: Clash) {
+    fn refuse_topic(&mut self, slot: u32, verb: &Subscription<'_>, error: SubscribeError) {
         let (errors, most) = (&self.settings.errors, self.settings.topics);
-        let (code, reason, count) = match clash {
-            Clash::AlreadySubscribed => {
+        let (code, reason, count) = match error {
+            SubscribeError::AlreadySubscribed => {
                 let reason = "already subscribed".to_owned();
                 (errors.already_subscribed, reason, Count::AlreadySubscribed)
             }
-            Clash::TooMany => {
+            SubscribeError::TooMany => {
                 (errors.limit_exceeded, format!("at most {most} topics"), Count::LimitExceeded)
             }
         };

@@ -37,17 +37,17 @@ impl Budget {
             0 => usize::MAX,
             share => usize::try_from(share).unwrap_or(usize::MAX),
         };
-        self.renew();
+        self.lower_limit();
     }
 
     /// Begin with the outboxes of an older data plane: frames that wait already may go on waiting.
-    pub(super) fn begin(&mut self) {
+    pub(super) fn start_at_current(&mut self) {
         self.close_above = usize::MAX;
-        self.renew();
+        self.lower_limit();
     }
 
     /// Lower the bound, after the share has changed or bytes above it were freed.
-    pub(super) fn renew(&mut self) {
+    pub(super) fn lower_limit(&mut self) {
         let room = self.account.bytes().saturating_add(self.share / 8);
         self.close_above = self.close_above.min(self.share.max(room));
     }
@@ -58,7 +58,7 @@ impl Budget {
     }
 
     /// Raise the bound over the bytes of goodbyes, so that they don't cause search after search.
-    fn settle(&mut self) {
+    fn raise_limit(&mut self) {
         self.close_above = self.share.max(self.account.bytes() + self.share / 8);
     }
 }
@@ -80,9 +80,9 @@ impl Readers {
         {
             self.close(slot, CloseReason::SlowReader, None);
             if self.slab.at(slot).outbox_bytes() > GOODBYE_BEHIND.min(waiting / 2) {
-                self.forget(slot);
+                self.close_and_free(slot);
             }
         }
-        self.budget.settle();
+        self.budget.raise_limit();
     }
 }

@@ -7,7 +7,7 @@ use super::sockets::Offers;
 use crate::clock::unix_us;
 use crate::counters::Count;
 use crate::fanout::Chunk;
-use crate::hub::Offer;
+use crate::hub::PublishOutcome;
 use crate::publication::{Frame, Publication};
 use crate::slab::Phase;
 use crate::sys::{MOST_SENDS, Send};
@@ -18,9 +18,11 @@ impl Readers {
     pub(crate) fn publish(&mut self, number: u64, publication: &Arc<Publication>) {
         let publish = (self.verbs.attachment, number);
         match self.hub.publish(publication, self.clock.now_ms()) {
-            Offer::Readers(cursor) => self.fanout.publish(publication, cursor, publish),
-            Offer::Nobody => self.fanout.skip(publish),
-            Offer::Copy => {
+            PublishOutcome::Subscribers(cursor) => {
+                self.fanout.publish(publication, cursor, publish)
+            }
+            PublishOutcome::NoSubscribers => self.fanout.skip(publish),
+            PublishOutcome::Duplicate => {
                 self.counters.add(Count::Copies);
                 return self.fanout.skip(publish);
             }
@@ -62,7 +64,7 @@ impl Readers {
                 };
                 if connection.blocked || bytes.is_empty() {
                     held += 1;
-                    self.keep(slot, all, 0, Readers::queue);
+                    self.queue_partly_written(slot, all, 0, Readers::queue);
                 } else {
                     offers.add(slot, connection.fd, bytes);
                 }
@@ -70,7 +72,7 @@ impl Readers {
             for Send { slot, bytes, taken, .. } in self.sockets.make(offers) {
                 match self.sockets.taken(slot, self.slab.at(slot), taken) {
                     Some(sent) if sent == bytes.len() => continue,
-                    Some(sent) => self.keep(slot, all, sent, Readers::queue),
+                    Some(sent) => self.queue_partly_written(slot, all, sent, Readers::queue),
                     None => {}
                 }
                 held += 1;
@@ -114,7 +116,7 @@ impl Readers {
 
     /// Queue the frame of a message under its topic's policy.
     fn queue(&mut self, slot: u32, frame: Frame, publication: &Arc<Publication>) {
-        let outbox = &mut self.slab.extra(slot, &self.settings).outbox;
+        let outbox = &mut self.slab.busy_state(slot, &self.settings).outbox;
         let now_ms = self.clock.now_ms();
         let fits = outbox.push(frame, publication, now_ms, &mut self.budget.account);
         self.queued(slot, fits);
@@ -141,14 +143,14 @@ impl Readers {
             }
         }
         // Frames that the kernel doesn't take wait as those that other readers wait for, too.
-        self.keep(slot, replay, done, |readers, slot, frame, _| {
+        self.queue_partly_written(slot, replay, done, |readers, slot, frame, _| {
             readers.queue_firm(slot, frame);
         });
     }
 
     /// Keep the frames of `all` for a reader, without the first `done` bytes, which its socket
     /// took. A partly sent frame is kept first; `queue` queues those behind it.
-    fn keep(
+    fn queue_partly_written(
         &mut self,
         slot: u32,
         all: &[Arc<Publication>],
@@ -167,7 +169,7 @@ impl Readers {
             } else if connection.blocked {
                 queue(self, slot, frame.clone(), one);
             } else {
-                self.keep_rest(slot, frame.clone(), std::mem::take(&mut done));
+                self.queue_rest(slot, frame.clone(), std::mem::take(&mut done));
             }
         }
     }

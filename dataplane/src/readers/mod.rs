@@ -12,10 +12,10 @@
 mod answers;
 mod budget;
 mod delivery;
+mod probes;
 mod reading;
 mod restoring;
 mod saving;
-mod silent;
 mod sockets;
 mod timers;
 mod verbs;
@@ -31,7 +31,7 @@ use crate::addresses::Addresses;
 use crate::auth::AuthStates;
 use crate::bucket::Bucket;
 use crate::clock::Clock;
-use crate::closing::{Ending, LOST};
+use crate::closing::{AfterGoodbye, LOST};
 use crate::control::Settings;
 use crate::counters::{Count, Counters};
 use crate::fanout::{Chunk, Fanout};
@@ -39,16 +39,16 @@ use crate::head::{Framing, Upgrade};
 use crate::hub::Hub;
 use crate::mailbox::Mailbox;
 use crate::publication::FrameMaker;
-use crate::slab::{Extra, HEARD_MS, Phase, Slab};
+use crate::slab::{BusyState, Phase, RECEIVED_UNIT_MS, Slab};
 use crate::sys;
 use crate::threads::{Batch, Report, ThreadParts};
 use crate::wheel::Wheel;
 
 use budget::Budget;
+use probes::Probes;
 use reading::Input;
-use silent::Silent;
 use sockets::Sockets;
-use verbs::Verbs;
+use verbs::VerbQueues;
 
 pub use restoring::Restoring;
 
@@ -88,10 +88,10 @@ pub struct Readers {
     pub(crate) counted: HashMap<u32, IpAddr>,
     /// Slots of connections that only get the answer that their address has no room.
     pub(crate) turned_away: HashSet<u32>,
-    silent: Silent,
+    probes: Probes,
     /// Batches to which `subscribe` commands can refer, the newest at the end.
     batches: VecDeque<(u64, Batch)>,
-    verbs: Verbs,
+    verbs: VerbQueues,
     pub(crate) reports: Reports,
     pub(crate) input: Input,
     /// Readers that get a heartbeat now; kept to reuse its memory.
@@ -121,9 +121,9 @@ impl Readers {
             addresses: common.addresses.clone(),
             counted: HashMap::new(),
             turned_away: HashSet::new(),
-            silent: Silent::new(common.rounds.clone()),
+            probes: Probes::new(common.rounds.clone()),
             batches: VecDeque::new(),
-            verbs: Verbs::new(common.pulse.clone(), threads),
+            verbs: VerbQueues::new(common.liveness.clone(), threads),
             reports: Reports::new(common.reports.clone()),
             input: Input::new(),
             heartbeats: Vec::new(),
@@ -131,12 +131,12 @@ impl Readers {
             counters: all_counters[usize::from(parts.number)].clone(),
             all_counters,
         };
-        readers.settle(settings);
+        readers.apply_settings(settings);
         Ok(readers)
     }
 
     /// Apply other settings from now on.
-    pub(crate) fn settle(&mut self, settings: Arc<Settings>) {
+    pub(crate) fn apply_settings(&mut self, settings: Arc<Settings>) {
         self.hub.seen.window_ms = settings.identity_ms.into();
         self.hub.seen.limit = settings.identities as usize;
         self.maker = FrameMaker::new(&settings);
@@ -149,8 +149,8 @@ impl Readers {
         self.slab.find(slot, generation).map(|connection| connection.phase)
     }
 
-    pub(crate) fn extra(&mut self, slot: u32) -> &mut Extra {
-        self.slab.extra(slot, &self.settings)
+    pub(crate) fn busy_state(&mut self, slot: u32) -> &mut BusyState {
+        self.slab.busy_state(slot, &self.settings)
     }
 
     /// Return a slot for a socket whose request is awaited.
@@ -173,9 +173,9 @@ impl Readers {
         connection.phase = Phase::Open;
         connection.framing = upgrade.framing;
         connection.deflate = upgrade.deflate;
-        connection.heard = (now_ms / HEARD_MS) as u32;
+        connection.last_received = (now_ms / RECEIVED_UNIT_MS) as u32;
         connection.bucket = Bucket::full(&self.settings, now_ms as u32);
-        connection.extra = None;
+        connection.busy = None;
         self.wheel.set(slot, first_ms);
         let (readers, connects) = match upgrade.framing {
             Framing::Raw => (Count::ReadersWebSocket, Count::ConnectsWebSocket),
@@ -186,25 +186,25 @@ impl Readers {
     }
 
     /// Forget a connection whose transport is gone; if it was open, it counts as lost.
-    pub(crate) fn lose(&mut self, slot: u32) {
+    pub(crate) fn on_lost(&mut self, slot: u32) {
         if self.slab.at(slot).phase == Phase::Open {
-            self.leave(slot, LOST, Ending::HangUp);
+            self.unregister(slot, LOST, AfterGoodbye::HangUp);
         }
-        self.forget(slot);
+        self.close_and_free(slot);
     }
 
     /// Remove an open connection from the hub and from the number of readers; count it in
     /// `closes.LABEL`.
-    fn leave(&mut self, slot: u32, label: &str, ending: Ending) {
+    fn unregister(&mut self, slot: u32, label: &str, ending: AfterGoodbye) {
         self.hub.audience.leave(slot);
         self.auth.remove(slot);
         let connection = self.slab.at(slot);
         connection.phase = Phase::Closing(ending);
-        if let Some(extra) = connection.extra.as_deref_mut() {
-            self.verbs.drop_all(extra);
-            extra.ping = None;
+        if let Some(busy) = connection.busy.as_deref_mut() {
+            self.verbs.drop_all(busy);
+            busy.ping = None;
         }
-        self.counters.take(match connection.framing {
+        self.counters.decrement(match connection.framing {
             Framing::Raw => Count::ReadersWebSocket,
             Framing::SockJs => Count::ReadersSockJs,
         });
@@ -213,30 +213,30 @@ impl Readers {
     }
 
     /// Close the socket and free the slot.
-    pub(crate) fn forget(&mut self, slot: u32) {
+    pub(crate) fn close_and_free(&mut self, slot: u32) {
         let connection = self.slab.at(slot);
         sys::close(connection.fd);
         if matches!(connection.phase, Phase::Closing(_)) {
-            self.counters.take(Count::Closing);
+            self.counters.decrement(Count::Closing);
         }
-        if let Some(extra) = &connection.extra {
-            extra.outbox.leave(&mut self.budget.account);
+        if let Some(busy) = &connection.busy {
+            busy.outbox.remove_from_account(&mut self.budget.account);
         }
         if let Some(address) = self.counted.remove(&slot) {
             self.addresses.leave(address);
         }
         self.turned_away.remove(&slot);
-        self.silent.forget(slot);
+        self.probes.forget(slot);
         self.wheel.cancel(slot);
         self.slab.remove(slot);
         self.note_connections();
     }
 
     /// End connections whose sockets failed during other work.
-    pub(crate) fn end_broken(&mut self) {
+    pub(crate) fn end_failed(&mut self) {
         while let Some((slot, generation)) = self.sockets.broken.pop() {
             if self.slab.find(slot, generation).is_some() {
-                self.lose(slot);
+                self.on_lost(slot);
             }
         }
     }

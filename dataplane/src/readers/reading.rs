@@ -1,11 +1,11 @@
 //! Bytes in: from frames to messages, and from messages to verbs.
 
 use super::Readers;
-use crate::closing::{BY_READER, CloseReason, Ending};
+use crate::closing::{AfterGoodbye, BY_READER, CloseReason};
 use crate::deflate::Inflater;
 use crate::frame::{self, Event, NO_STATUS, Violation, close_frame, pong_frame};
 use crate::head::Framing;
-use crate::slab::{HEARD_MS, Phase};
+use crate::slab::{Phase, RECEIVED_UNIT_MS};
 use crate::sockjs::{self, Texts};
 use crate::sys::{self, Errno};
 
@@ -44,14 +44,14 @@ impl Readers {
     fn read_into(&mut self, slot: u32, buffer: &mut [u8]) {
         let connection = self.slab.at(slot);
         let count = match sys::receive(connection.fd, buffer) {
-            Ok(0) => return self.lose(slot),
+            Ok(0) => return self.on_lost(slot),
             Ok(count) => count,
             Err(Errno::AGAIN) => return,
-            Err(_) => return self.lose(slot),
+            Err(_) => return self.on_lost(slot),
         };
-        connection.heard = (self.clock.now_ms() / HEARD_MS) as u32;
-        self.silent.forget(slot);
-        if !matches!(connection.phase, Phase::Open | Phase::Closing(Ending::Wait)) {
+        connection.last_received = (self.clock.now_ms() / RECEIVED_UNIT_MS) as u32;
+        self.probes.forget(slot);
+        if !matches!(connection.phase, Phase::Open | Phase::Closing(AfterGoodbye::Wait)) {
             return;
         }
         let (generation, deflate) = (connection.generation, connection.deflate.is_some());
@@ -79,8 +79,8 @@ impl Readers {
         } else {
             self.slab.at(slot).decoder = decoder;
             // A message must be complete in time: up to a whole one is kept until then.
-            let end = self.message_ends_ms(slot);
-            self.look_by(slot, end);
+            let end = self.message_deadline_ms(slot);
+            self.set_timer_at_latest(slot, end);
             if self.input.pongs == 0 {
                 self.answer_last_ping(slot);
             }
@@ -93,10 +93,10 @@ impl Readers {
         if connection.blocked || connection.phase != Phase::Open {
             return;
         }
-        let ping = connection.extra.as_deref_mut().and_then(|extra| extra.ping.take());
+        let ping = connection.busy.as_deref_mut().and_then(|busy| busy.ping.take());
         if let Some(payload) = ping {
             self.write(slot, pong_frame(&payload).as_slice());
-            self.slab.at(slot).shrink();
+            self.slab.at(slot).free_if_idle();
         }
     }
 
@@ -112,8 +112,8 @@ impl Readers {
                 self.close(slot, reason, None);
             }
             // The reader's answer to our goodbye can't be recognised any more.
-            Phase::Closing(Ending::Wait) => {
-                connection.phase = Phase::Closing(Ending::HalfClose);
+            Phase::Closing(AfterGoodbye::Wait) => {
+                connection.phase = Phase::Closing(AfterGoodbye::HalfClose);
                 if !connection.blocked {
                     sys::finish_writing(connection.fd);
                 }
@@ -132,7 +132,7 @@ impl Readers {
             Event::Binary(payload) => self.on_message(slot, frame::BINARY, payload),
             Event::Compressed { text, payload } => return self.inflate(slot, text, payload),
             Event::Ping(payload) if connection.blocked || self.input.pongs == 0 => {
-                self.extra(slot).ping = Some(payload.into());
+                self.busy_state(slot).ping = Some(payload.into());
             }
             Event::Ping(payload) => {
                 self.input.pongs -= 1;
@@ -148,9 +148,9 @@ impl Readers {
             Phase::Open => {
                 // RFC 6455 section 5.5.1: answer with the same code; 7.1.1: the server closes TCP.
                 let answer = close_frame((code != NO_STATUS).then_some(code), "");
-                self.end(slot, BY_READER, answer.as_slice(), Ending::HangUp);
+                self.end(slot, BY_READER, answer.as_slice(), AfterGoodbye::HangUp);
             }
-            Phase::Closing(Ending::Wait) => self.forget(slot),
+            Phase::Closing(AfterGoodbye::Wait) => self.close_and_free(slot),
             _ => {}
         }
     }
@@ -195,7 +195,7 @@ impl Readers {
     fn end_abruptly(&mut self, slot: u32) {
         let reason = self.settings.reason(CloseReason::ProtocolError);
         let last = close_frame(Some(reason.code), &reason.text);
-        self.end(slot, CloseReason::ProtocolError.name(), last.as_slice(), Ending::HangUp);
+        self.end(slot, CloseReason::ProtocolError.name(), last.as_slice(), AfterGoodbye::HangUp);
     }
 
     /// Send a text back as a push (`--echo`, for conformance tests); no control plane is asked.

@@ -10,9 +10,9 @@ use crate::control::Malformed;
 use crate::counters::Count;
 use crate::head::Framing;
 use crate::outbox;
-use crate::slab::{Connection, Phase};
+use crate::slab::{Phase, ReaderSlot};
 use crate::take_over::lane::Receiver;
-use crate::take_over::record::{Beside, Record};
+use crate::take_over::record::{ConnectionExtras, Record};
 use crate::take_over::shared::Shared;
 
 /// The readers of a thread while they are restored.
@@ -44,7 +44,7 @@ impl Restoring<'_> {
                 (Record::Auth(state), _) => self.auth_state(state)?,
                 (Record::End(count), _) if count as usize == self.readers.slab.len() => {
                     self.readers.note_connections();
-                    self.readers.budget.begin();
+                    self.readers.budget.start_at_current();
                     return Ok(self.readers);
                 }
                 _ => return Err(Malformed::Value("order of records").into()),
@@ -54,18 +54,18 @@ impl Restoring<'_> {
 
     fn connection(
         &mut self,
-        mut connection: Connection,
-        beside: &Beside,
+        mut connection: ReaderSlot,
+        beside: &ConnectionExtras,
         socket: OwnedFd,
     ) -> io::Result<()> {
         let readers = &mut self.readers;
-        if let Some(extra) = connection.extra.as_deref_mut() {
+        if let Some(busy) = connection.busy.as_deref_mut() {
             let limits = outbox::Limits::of(&readers.settings);
-            extra.outbox = self.shared.outbox(beside, limits, &mut readers.budget.account)?;
-            connection.blocked = !extra.outbox.is_empty();
+            busy.outbox = self.shared.outbox(beside, limits, &mut readers.budget.account)?;
+            connection.blocked = !busy.outbox.is_empty();
             // A reader that takes nothing gets the whole time again.
-            extra.taken_ms = readers.clock.now_ms();
-            readers.verbs.hold_all(extra);
+            busy.taken_ms = readers.clock.now_ms();
+            readers.verbs.hold_all(busy);
         }
         connection.fd = socket.into_raw_fd();
         // Only counters of existing things: totals begin at 0, because the process is another.
@@ -103,7 +103,7 @@ impl Restoring<'_> {
     fn subscriptions(&mut self, slot: u32, places: &[u32]) -> Result<(), Malformed> {
         for place in places {
             let name = self.topics.get(*place as usize).ok_or(Malformed::Value("topic"))?;
-            if self.readers.hub.audience.clash(slot, name, usize::MAX).is_some() {
+            if self.readers.hub.audience.check_subscribe(slot, name, usize::MAX).is_some() {
                 return Err(Malformed::Value("topic, which came before"));
             }
             self.readers.hub.audience.subscribe(slot, name);

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::RawFd;
 
-use crate::slab::Connection;
+use crate::slab::ReaderSlot;
 use crate::sys::{self, Epoll, Errno, EventFlags, MOST_SENDS, Send, Sender};
 
 /// The sockets of one I/O thread.
@@ -28,12 +28,12 @@ impl Sockets {
     }
 
     /// Watch this connection's socket: for reading, and for writing while it is blocked.
-    pub(super) fn add(&self, slot: u32, connection: &Connection) -> Result<(), Errno> {
+    pub(super) fn add(&self, slot: u32, connection: &ReaderSlot) -> Result<(), Errno> {
         self.epoll.add(connection.fd, interest(connection), token(slot, connection))
     }
 
     /// Watch for other events after `blocked` has changed.
-    pub(super) fn update(&self, slot: u32, connection: &Connection) -> Result<(), Errno> {
+    pub(super) fn update(&self, slot: u32, connection: &ReaderSlot) -> Result<(), Errno> {
         self.epoll.modify(connection.fd, interest(connection), token(slot, connection))
     }
 
@@ -42,7 +42,7 @@ impl Sockets {
     pub(super) fn send(
         &mut self,
         slot: u32,
-        connection: &mut Connection,
+        connection: &mut ReaderSlot,
         bytes: &[u8],
     ) -> Option<usize> {
         self.taken(slot, connection, sys::send(connection.fd, bytes))
@@ -52,7 +52,7 @@ impl Sockets {
     pub(super) fn taken(
         &mut self,
         slot: u32,
-        connection: &mut Connection,
+        connection: &mut ReaderSlot,
         taken: Result<usize, Errno>,
     ) -> Option<usize> {
         match taken {
@@ -69,7 +69,7 @@ impl Sockets {
     }
 
     /// End a connection after the turn: the caller may still use it.
-    pub(super) fn end_after_turn(&mut self, slot: u32, connection: &Connection) {
+    pub(super) fn end_after_turn(&mut self, slot: u32, connection: &ReaderSlot) {
         self.broken.push((slot, connection.generation));
     }
 
@@ -83,12 +83,12 @@ impl Sockets {
     }
 }
 
-fn interest(connection: &Connection) -> EventFlags {
+fn interest(connection: &ReaderSlot) -> EventFlags {
     if connection.blocked { sys::READ | sys::WRITE } else { sys::READ }
 }
 
 /// Return the token for epoll: the slot in the lower half, its generation in the upper.
-fn token(slot: u32, connection: &Connection) -> u64 {
+fn token(slot: u32, connection: &ReaderSlot) -> u64 {
     u64::from(connection.generation) << 32 | u64::from(slot)
 }
 

@@ -6,12 +6,12 @@ use super::Readers;
 use crate::closing::CloseReason;
 use crate::counters::Count;
 use crate::frame::Decoder;
-use crate::slab::{HEARD_MS, Phase};
+use crate::slab::{Phase, RECEIVED_UNIT_MS};
 
 impl Readers {
     /// Serve at most `most` timers that have fired; return whether there may be more.
     pub(crate) fn serve_timers(&mut self, most: usize) -> bool {
-        self.ask_for_life();
+        self.send_probes();
         let mut heartbeats = std::mem::take(&mut self.heartbeats);
         let mut more = true;
         for _ in 0..most {
@@ -23,16 +23,16 @@ impl Readers {
                 Phase::Free => {}
                 Phase::Head => {
                     self.counters.add(Count::HandshakeTimeouts);
-                    self.forget(slot);
+                    self.close_and_free(slot);
                 }
                 Phase::Open => heartbeats.extend(self.on_timer(slot, due_ms).then_some(slot)),
-                Phase::Closing(_) => self.forget(slot),
+                Phase::Closing(_) => self.close_and_free(slot),
             }
         }
         self.send_heartbeats(&heartbeats);
         heartbeats.clear();
         self.heartbeats = heartbeats;
-        self.budget.renew();
+        self.budget.lower_limit();
         self.note_sizes();
         more
     }
@@ -40,7 +40,7 @@ impl Readers {
     /// Serve a reader's timer, which was due at `due_ms`: end the reader, or set its next timer.
     /// Return whether it gets a heartbeat.
     fn on_timer(&mut self, slot: u32, due_ms: u64) -> bool {
-        let mut look = self.next_look_ms(slot, due_ms);
+        let mut look = self.next_timer_ms(slot, due_ms);
         if look.is_err() {
             // This thread may have stood still: then the reader's bytes wait in the socket, and so
             // does the room that it has made.
@@ -52,7 +52,7 @@ impl Readers {
             if self.phase_of(slot, generation) != Some(Phase::Open) {
                 return false;
             }
-            look = self.next_look_ms(slot, due_ms);
+            look = self.next_timer_ms(slot, due_ms);
         }
         match look {
             Ok(next) => {
@@ -63,11 +63,11 @@ impl Readers {
                 if reason == CloseReason::Unfinished {
                     self.slab.at(slot).decoder = Decoder::default();
                 }
-                let asked = self.silent.forget(slot);
+                let asked = self.probes.forget(slot);
                 self.close(slot, reason, None);
                 if asked && reason == CloseReason::NoPong {
                     // A reader that is gone answers no goodbye, and others wait for its place.
-                    self.forget(slot);
+                    self.close_and_free(slot);
                 }
                 false
             }
@@ -75,16 +75,16 @@ impl Readers {
     }
 
     /// Return the time of the next look at a reader, or the reason why it has to end.
-    fn next_look_ms(&mut self, slot: u32, due_ms: u64) -> Result<u64, CloseReason<'static>> {
+    fn next_timer_ms(&mut self, slot: u32, due_ms: u64) -> Result<u64, CloseReason<'static>> {
         if self.was_silent(slot, due_ms) {
             return Err(CloseReason::NoPong);
         }
         let now_ms = self.clock.now_ms();
         let ends = [
-            (CloseReason::NoPong, self.answer_ends_ms(slot)),
-            (CloseReason::SlowReader, self.stall_ends_ms(slot)),
-            (CloseReason::TokenExpired, self.token_ends_ms(slot)),
-            (CloseReason::Unfinished, self.message_ends_ms(slot)),
+            (CloseReason::NoPong, self.probe_deadline_ms(slot)),
+            (CloseReason::SlowReader, self.stall_deadline_ms(slot)),
+            (CloseReason::TokenExpired, self.token_deadline_ms(slot)),
+            (CloseReason::Unfinished, self.message_deadline_ms(slot)),
         ];
         let mut next = now_ms + u64::from(self.settings.heartbeat_ms);
         for (reason, end) in ends {
@@ -100,31 +100,31 @@ impl Readers {
     /// Return whether a reader hadn't been heard for two heartbeats at `due_ms`. Not now: since
     /// then this thread may have stood still, and have sent no ping.
     fn was_silent(&mut self, slot: u32, due_ms: u64) -> bool {
-        let heard_ms = u64::from(self.slab.at(slot).heard) * HEARD_MS;
-        heard_ms + 2 * u64::from(self.settings.heartbeat_ms) + HEARD_MS < due_ms
+        let last_received_ms = u64::from(self.slab.at(slot).last_received) * RECEIVED_UNIT_MS;
+        last_received_ms + 2 * u64::from(self.settings.heartbeat_ms) + RECEIVED_UNIT_MS < due_ms
     }
 
     /// Return the time at which a reader that takes nothing is closed; `None` if nothing waits.
-    pub(super) fn stall_ends_ms(&mut self, slot: u32) -> Option<u64> {
+    pub(super) fn stall_deadline_ms(&mut self, slot: u32) -> Option<u64> {
         let stalled_ms = u64::from(self.settings.stalled_ms);
-        let extra = self.slab.at(slot).extra.as_ref()?;
-        (stalled_ms > 0 && !extra.outbox.is_empty()).then(|| extra.taken_ms + stalled_ms)
+        let busy = self.slab.at(slot).busy.as_ref()?;
+        (stalled_ms > 0 && !busy.outbox.is_empty()).then(|| busy.taken_ms + stalled_ms)
     }
 
     /// Return the time at which a reader's token expires; `None` if never.
-    pub(super) fn token_ends_ms(&self, slot: u32) -> Option<u64> {
+    pub(super) fn token_deadline_ms(&self, slot: u32) -> Option<u64> {
         let ends_ms = self.auth.of(slot)?.ends_ms();
         (ends_ms > 0).then(|| self.clock.of_unix(ends_ms))
     }
 
     /// Return the time by which an unfinished message must be complete; `None` without one.
-    pub(super) fn message_ends_ms(&mut self, slot: u32) -> Option<u64> {
+    pub(super) fn message_deadline_ms(&mut self, slot: u32) -> Option<u64> {
         let since = self.slab.at(slot).decoder.unfinished_since(self.clock.now_ms())?;
         Some(since + u64::from(self.settings.unfinished_ms))
     }
 
     /// Look at a reader at `end` at the latest, if it is open and has a timer.
-    pub(super) fn look_by(&mut self, slot: u32, end: Option<u64>) {
+    pub(super) fn set_timer_at_latest(&mut self, slot: u32, end: Option<u64>) {
         if let (Phase::Open, Some(due), Some(end)) =
             (self.slab.at(slot).phase, self.wheel.due_ms(slot), end)
             && end < due

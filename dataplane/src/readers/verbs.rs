@@ -11,9 +11,9 @@ use crate::bucket::Throttle;
 use crate::closing::CloseReason;
 use crate::control::ConnectionId;
 use crate::counters::Count;
-use crate::ping::{Pulse, pong};
+use crate::ping::{ControlLiveness, pong};
 use crate::pushes::too_many_push;
-use crate::slab::{Extra, Phase, Waiting};
+use crate::slab::{BusyState, Phase, Waiting};
 use crate::threads::Report;
 
 /// Bytes in a reader's outbox above which its verbs wait.
@@ -26,30 +26,30 @@ const WAITING_BYTES: usize = 64 * 1024;
 const HELD_BYTES: usize = 128 << 20;
 
 /// The attachment that answers verbs, and the bytes of verbs that are kept.
-pub(super) struct Verbs {
+pub(super) struct VerbQueues {
     /// 0 while no control plane is attached.
     pub(super) attachment: u32,
-    /// Time at which the control plane was last heard.
-    pulse: Arc<Pulse>,
+    /// Time at which the control plane was last heard from.
+    liveness: Arc<ControlLiveness>,
     /// Bytes of verbs that wait or are asked, in all connections of this thread.
     pub(super) held_bytes: usize,
     most_bytes: usize,
 }
 
-impl Verbs {
+impl VerbQueues {
     /// Return the state for one of so many `threads`.
-    pub(super) fn new(pulse: Arc<Pulse>, threads: usize) -> Verbs {
-        Verbs { attachment: 0, pulse, held_bytes: 0, most_bytes: HELD_BYTES / threads }
+    pub(super) fn new(liveness: Arc<ControlLiveness>, threads: usize) -> VerbQueues {
+        VerbQueues { attachment: 0, liveness, held_bytes: 0, most_bytes: HELD_BYTES / threads }
     }
 
     /// Return whether a new verb may be asked at once.
-    fn may_ask(&self, extra: Option<&Extra>) -> bool {
-        let free = |extra: &Extra| {
-            extra.asked.is_none()
-                && extra.waiting.is_empty()
-                && extra.outbox.pending_bytes() <= VERBS_WAIT_ABOVE
+    fn may_ask(&self, busy: Option<&BusyState>) -> bool {
+        let free = |busy: &BusyState| {
+            busy.asked.is_none()
+                && busy.waiting.is_empty()
+                && busy.outbox.pending_bytes() <= VERBS_WAIT_ABOVE
         };
-        self.attachment > 0 && extra.is_none_or(free)
+        self.attachment > 0 && busy.is_none_or(free)
     }
 
     fn has_room(&self, verb: &[u8]) -> bool {
@@ -57,47 +57,47 @@ impl Verbs {
     }
 
     /// Keep a verb until those before it are answered; return false if there is no room.
-    fn wait(&mut self, extra: &mut Extra, verb: &[u8], most: usize) -> bool {
-        let fits = extra.waiting.len() < most
-            && extra.waiting_bytes + verb.len() <= WAITING_BYTES
+    fn wait(&mut self, busy: &mut BusyState, verb: &[u8], most: usize) -> bool {
+        let fits = busy.waiting.len() < most
+            && busy.waiting_bytes + verb.len() <= WAITING_BYTES
             && self.has_room(verb);
         if fits {
-            extra.waiting.push_back(Waiting::Verb(verb.into()));
-            extra.waiting_bytes += verb.len();
+            busy.waiting.push_back(Waiting::Verb(verb.into()));
+            busy.waiting_bytes += verb.len();
             self.held_bytes += verb.len();
         }
         fits
     }
 
-    fn next(&mut self, extra: &mut Extra) -> Option<Waiting> {
-        let next = extra.waiting.pop_front()?;
+    fn next(&mut self, busy: &mut BusyState) -> Option<Waiting> {
+        let next = busy.waiting.pop_front()?;
         if let Waiting::Verb(verb) = &next {
-            extra.waiting_bytes -= verb.len();
+            busy.waiting_bytes -= verb.len();
             self.held_bytes -= verb.len();
         }
         Some(next)
     }
 
     /// Take back the verb that was asked.
-    fn take_asked(&mut self, extra: &mut Extra) -> Option<Box<[u8]>> {
-        let asked = extra.asked.take()?;
+    fn take_asked(&mut self, busy: &mut BusyState) -> Option<Box<[u8]>> {
+        let asked = busy.asked.take()?;
         self.held_bytes -= asked.len();
         Some(asked)
     }
 
     /// Drop all verbs of a connection that ends.
-    pub(super) fn drop_all(&mut self, extra: &mut Extra) {
-        self.take_asked(extra);
-        extra.waiting.clear();
-        self.held_bytes -= std::mem::take(&mut extra.waiting_bytes);
+    pub(super) fn drop_all(&mut self, busy: &mut BusyState) {
+        self.take_asked(busy);
+        busy.waiting.clear();
+        self.held_bytes -= std::mem::take(&mut busy.waiting_bytes);
     }
 
     /// Count the verbs of a connection that was taken over.
-    pub(super) fn hold_all(&mut self, extra: &mut Extra) {
+    pub(super) fn hold_all(&mut self, busy: &mut BusyState) {
         let bytes = |one: &Waiting| if let Waiting::Verb(verb) = one { verb.len() } else { 0 };
-        extra.waiting_bytes = extra.waiting.iter().map(bytes).sum();
-        let asked = extra.asked.as_ref().map_or(0, |verb| verb.len());
-        self.held_bytes += asked + extra.waiting_bytes;
+        busy.waiting_bytes = busy.waiting.iter().map(bytes).sum();
+        let asked = busy.asked.as_ref().map_or(0, |verb| verb.len());
+        self.held_bytes += asked + busy.waiting_bytes;
     }
 }
 
@@ -111,8 +111,8 @@ impl Readers {
             if connection.phase != Phase::Open {
                 continue;
             }
-            let extra = connection.extra.as_deref_mut();
-            match extra.and_then(|extra| self.verbs.take_asked(extra)) {
+            let busy = connection.busy.as_deref_mut();
+            match busy.and_then(|busy| self.verbs.take_asked(busy)) {
                 Some(verb) => self.ask_control_plane(slot, verb),
                 None => self.ask_next(slot),
             }
@@ -143,10 +143,10 @@ impl Readers {
     /// Refuse a verb of a flood when the verbs before it are answered. Refused verbs that follow
     /// each other meanwhile get one answer together: it names none of them.
     fn refuse_in_turn(&mut self, slot: u32, answer: Waiting) {
-        if self.verbs.may_ask(self.slab.at(slot).extra.as_deref()) {
+        if self.verbs.may_ask(self.slab.at(slot).busy.as_deref()) {
             return self.serve_waiting(slot, answer);
         }
-        let waiting = &mut self.extra(slot).waiting;
+        let waiting = &mut self.busy_state(slot).waiting;
         match (waiting.back(), &answer) {
             (Some(Waiting::HangUp), _) | (Some(Waiting::Refusal), Waiting::Refusal) => {}
             _ => waiting.push_back(answer),
@@ -160,10 +160,10 @@ impl Readers {
 
     /// Have a verb answered, in its turn.
     pub(crate) fn ask(&mut self, slot: u32, verb: &[u8]) {
-        if !self.verbs.may_ask(self.slab.at(slot).extra.as_deref()) {
+        if !self.verbs.may_ask(self.slab.at(slot).busy.as_deref()) {
             let most = self.settings.waiting as usize;
-            let extra = self.slab.extra(slot, &self.settings);
-            if !self.verbs.wait(extra, verb, most) {
+            let busy = self.slab.busy_state(slot, &self.settings);
+            if !self.verbs.wait(busy, verb, most) {
                 self.refuse_verb(slot);
             }
         } else if !self.answer_ping(slot, verb) {
@@ -180,7 +180,7 @@ impl Readers {
         let Some(pong) = pong(verb) else {
             return false;
         };
-        if self.verbs.pulse.silent_ms() >= u64::from(self.settings.pong_ms) {
+        if self.verbs.liveness.silent_ms() >= u64::from(self.settings.pong_ms) {
             return false;
         }
         self.counters.add(Count::Pings);
@@ -192,17 +192,17 @@ impl Readers {
         let generation = self.slab.at(slot).generation;
         let id = ConnectionId { thread: self.thread, slot, generation };
         self.verbs.held_bytes += verb.len();
-        self.slab.extra(slot, &self.settings).asked = Some(verb.clone());
+        self.slab.busy_state(slot, &self.settings).asked = Some(verb.clone());
         let auth = self.auth.of(slot).map_or_else(Box::default, |state| state.blob().into());
         self.report(Report::Verb(self.verbs.attachment, id, auth, verb));
     }
 
     /// Continue with the next verb, as the one that was asked is answered.
     pub(super) fn answered(&mut self, slot: u32) {
-        if let Some(extra) = self.slab.at(slot).extra.as_deref_mut() {
-            self.verbs.take_asked(extra);
+        if let Some(busy) = self.slab.at(slot).busy.as_deref_mut() {
+            self.verbs.take_asked(busy);
             self.ask_next(slot);
-            self.slab.at(slot).shrink();
+            self.slab.at(slot).free_if_idle();
         }
     }
 
@@ -211,10 +211,10 @@ impl Readers {
         if !self.has_control_plane() || self.slab.at(slot).phase != Phase::Open {
             return;
         }
-        while let Some(extra) = self.slab.at(slot).extra.as_deref_mut()
-            && extra.asked.is_none()
-            && extra.outbox.pending_bytes() <= VERBS_WAIT_ABOVE
-            && let Some(next) = self.verbs.next(extra)
+        while let Some(busy) = self.slab.at(slot).busy.as_deref_mut()
+            && busy.asked.is_none()
+            && busy.outbox.pending_bytes() <= VERBS_WAIT_ABOVE
+            && let Some(next) = self.verbs.next(busy)
         {
             self.serve_waiting(slot, next);
         }

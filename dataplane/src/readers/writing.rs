@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 
 use super::Readers;
 use super::sockets::Offers;
-use crate::closing::{CloseReason, Ending};
+use crate::closing::{AfterGoodbye, CloseReason};
 use crate::counters::Count;
 use crate::frame::{self, close_frame};
 use crate::head::Framing;
@@ -76,12 +76,12 @@ fn put_push(out: &mut Vec<u8>, framing: Framing, push: &str) {
 impl Readers {
     /// Send bytes that must not be dropped.
     pub(crate) fn write(&mut self, slot: u32, bytes: &[u8]) {
-        self.write_or_keep(slot, bytes, |sent| rest_of(bytes, sent));
+        self.write_or_queue(slot, bytes, |sent| rest_of(bytes, sent));
     }
 
     /// Send `bytes`. If the kernel doesn't take all of them, `kept` makes the frame that waits, and
     /// returns the number of its written bytes.
-    fn write_or_keep(
+    fn write_or_queue(
         &mut self,
         slot: u32,
         bytes: &[u8],
@@ -94,7 +94,7 @@ impl Readers {
             && sent < bytes.len()
         {
             let (frame, written) = kept(sent);
-            self.keep_rest(slot, frame, written);
+            self.queue_rest(slot, frame, written);
         }
     }
 
@@ -110,20 +110,20 @@ impl Readers {
                 let sent = self.sockets.taken(slot, self.slab.at(slot), taken);
                 if let Some(sent) = sent.filter(|sent| *sent < bytes.len()) {
                     let (frame, written) = rest_of(bytes, sent);
-                    self.keep_rest(slot, frame, written);
+                    self.queue_rest(slot, frame, written);
                 }
             }
         }
     }
 
     /// Keep a frame of which the kernel took only `written` bytes: the rest is sent first.
-    pub(super) fn keep_rest(&mut self, slot: u32, frame: Frame, written: usize) {
-        let extra = self.slab.extra(slot, &self.settings);
-        extra.outbox.started(frame, written, &mut self.budget.account);
-        extra.behind_since_ms = self.clock.now_ms();
-        extra.taken_ms = self.clock.now_ms();
-        let end = self.stall_ends_ms(slot);
-        self.look_by(slot, end);
+    pub(super) fn queue_rest(&mut self, slot: u32, frame: Frame, written: usize) {
+        let busy = self.slab.busy_state(slot, &self.settings);
+        busy.outbox.push_partly_written(frame, written, &mut self.budget.account);
+        busy.behind_since_ms = self.clock.now_ms();
+        busy.taken_ms = self.clock.now_ms();
+        let end = self.stall_deadline_ms(slot);
+        self.set_timer_at_latest(slot, end);
         let connection = self.slab.at(slot);
         connection.blocked = true;
         if self.sockets.update(slot, connection).is_err() {
@@ -133,14 +133,14 @@ impl Readers {
 
     /// Queue a frame that must not be dropped.
     pub(super) fn queue_firm(&mut self, slot: u32, frame: Frame) {
-        let outbox = &mut self.slab.extra(slot, &self.settings).outbox;
+        let outbox = &mut self.slab.busy_state(slot, &self.settings).outbox;
         let fits = outbox.push_firm(frame, self.clock.now_ms(), &mut self.budget.account);
         self.queued(slot, fits);
     }
 
     /// Count messages dropped by queueing; close the reader as too slow if the frame doesn't fit.
     pub(super) fn queued(&mut self, slot: u32, fits: bool) {
-        let dropped = self.slab.extra(slot, &self.settings).outbox.take_dropped();
+        let dropped = self.slab.busy_state(slot, &self.settings).outbox.take_dropped();
         self.counters.add_many(Count::DroppedConflate, dropped.conflate);
         self.counters.add_many(Count::DroppedOldest, dropped.drop_oldest);
         if !fits {
@@ -153,19 +153,19 @@ impl Readers {
         loop {
             let connection = self.slab.at(slot);
             let fd = connection.fd;
-            let Some(extra) = connection.extra.as_deref_mut().filter(|it| !it.outbox.is_empty())
+            let Some(busy) = connection.busy.as_deref_mut().filter(|it| !it.outbox.is_empty())
             else {
                 break;
             };
             let mut parts = [io::IoSlice::new(&[]); PARTS];
-            let count = extra.outbox.slices(&mut parts);
+            let count = busy.outbox.slices(&mut parts);
             match sys::send_all(fd, &parts[..count]) {
                 Ok(sent) => {
-                    extra.outbox.advance(sent, &mut self.budget.account);
-                    extra.taken_ms = self.clock.now_ms();
+                    busy.outbox.advance(sent, &mut self.budget.account);
+                    busy.taken_ms = self.clock.now_ms();
                 }
                 Err(error) if error == Errno::AGAIN || sys::exhausted(error) => return,
-                Err(_) => return self.lose(slot),
+                Err(_) => return self.on_lost(slot),
             }
         }
         self.unblock(slot);
@@ -174,19 +174,19 @@ impl Readers {
     fn unblock(&mut self, slot: u32) {
         let connection = self.slab.at(slot);
         connection.blocked = false;
-        let since_ms = connection.extra.as_deref().map_or(0, |extra| extra.behind_since_ms);
+        let since_ms = connection.busy.as_deref().map_or(0, |busy| busy.behind_since_ms);
         if since_ms > 0 {
             let took_us = self.clock.now_ms().saturating_sub(since_ms) * 1_000;
             self.counters.delays.behind.add(took_us, 1);
         }
         if self.sockets.update(slot, connection).is_err() {
-            return self.lose(slot);
+            return self.on_lost(slot);
         }
         match connection.phase {
             Phase::Open => {
                 self.answer_last_ping(slot);
                 self.ask_next(slot);
-                self.slab.at(slot).shrink();
+                self.slab.at(slot).free_if_idle();
             }
             Phase::Closing(ending) => self.all_sent(slot, ending),
             Phase::Free | Phase::Head => {}
@@ -221,7 +221,7 @@ impl Readers {
             *last = Some(Arc::downgrade(frame));
         }
         if let Some(frame) = known.get() {
-            self.write_or_keep(slot, frame, |sent| (frame.clone(), sent));
+            self.write_or_queue(slot, frame, |sent| (frame.clone(), sent));
         }
     }
 
@@ -243,7 +243,7 @@ impl Readers {
         }
         if why == CloseReason::SlowReader {
             // Waiting frames would only keep the reader from learning why it is closed.
-            let outbox = &mut self.slab.extra(slot, &self.settings).outbox;
+            let outbox = &mut self.slab.busy_state(slot, &self.settings).outbox;
             let count = outbox.clear(&mut self.budget.account);
             self.counters.add_many(Count::DroppedDisconnect, count as u64);
         }
@@ -259,13 +259,13 @@ impl Readers {
             frame::put_frame(&mut last, frame::TEXT, false, &payload);
         }
         last.extend_from_slice(close_frame(Some(reason.code), &reason.text).as_slice());
-        self.end(slot, why.name(), &last, why.ending());
+        self.end(slot, why.name(), &last, why.after_goodbye());
     }
 
     /// Leave the hub and send the last bytes. The connection ends after the linger time at the
     /// latest.
-    pub(super) fn end(&mut self, slot: u32, label: &str, last: &[u8], ending: Ending) {
-        self.leave(slot, label, ending);
+    pub(super) fn end(&mut self, slot: u32, label: &str, last: &[u8], ending: AfterGoodbye) {
+        self.unregister(slot, label, ending);
         self.linger(slot);
         self.write(slot, last);
         if !self.slab.at(slot).blocked {
@@ -279,12 +279,12 @@ impl Readers {
         self.wheel.set(slot, deadline);
     }
 
-    fn all_sent(&mut self, slot: u32, ending: Ending) {
+    fn all_sent(&mut self, slot: u32, ending: AfterGoodbye) {
         let connection = self.slab.at(slot);
         match ending {
-            Ending::Wait => {}
-            Ending::HalfClose => sys::finish_writing(connection.fd),
-            Ending::HangUp => self.sockets.end_after_turn(slot, connection),
+            AfterGoodbye::Wait => {}
+            AfterGoodbye::HalfClose => sys::finish_writing(connection.fd),
+            AfterGoodbye::HangUp => self.sockets.end_after_turn(slot, connection),
         }
     }
 }

@@ -29,8 +29,8 @@ impl Texts {
             return Ok(());
         }
         let json = simdutf8::basic::from_utf8(payload).map_err(|_| BrokenJson)?;
-        let mut reader = Reader { json, at: 0 };
-        let read = self.document(&mut reader);
+        let mut cursor = JsonCursor { json, at: 0 };
+        let read = self.read_payload(&mut cursor);
         if read.is_none() {
             self.text.clear();
             self.ends.clear();
@@ -44,22 +44,22 @@ impl Texts {
         starts.zip(&self.ends).map(|(start, end)| &self.text[start..*end])
     }
 
-    fn document(&mut self, reader: &mut Reader<'_>) -> Option<()> {
-        reader.skip_space();
-        if reader.peek() == Some(b'[') {
-            reader.list(b']', |reader| self.element(reader))?;
+    fn read_payload(&mut self, cursor: &mut JsonCursor<'_>) -> Option<()> {
+        cursor.skip_space();
+        if cursor.peek() == Some(b'[') {
+            cursor.list(b']', |cursor| self.read_element(cursor))?;
         } else {
-            self.element(reader)?;
+            self.read_element(cursor)?;
         }
-        reader.skip_space();
-        reader.peek().is_none().then_some(())
+        cursor.skip_space();
+        cursor.peek().is_none().then_some(())
     }
 
-    fn element(&mut self, reader: &mut Reader<'_>) -> Option<()> {
-        if reader.peek() == Some(b'"') {
-            reader.string(Some(&mut self.text))?;
+    fn read_element(&mut self, cursor: &mut JsonCursor<'_>) -> Option<()> {
+        if cursor.peek() == Some(b'"') {
+            cursor.string(Some(&mut self.text))?;
         } else {
-            reader.skip_value(DEPTH)?;
+            cursor.skip_value(DEPTH)?;
         }
         self.ends.push(self.text.len());
         Some(())
@@ -67,24 +67,24 @@ impl Texts {
 }
 
 /// A place in a JSON text. Every method returns `None` where the grammar is broken.
-struct Reader<'a> {
+struct JsonCursor<'a> {
     json: &'a str,
     at: usize,
 }
 
-impl Reader<'_> {
+impl JsonCursor<'_> {
     fn peek(&self) -> Option<u8> {
         self.json.as_bytes().get(self.at).copied()
     }
 
-    fn eat(&mut self, byte: u8) -> bool {
+    fn skip_byte(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
         self.at += usize::from(found);
         found
     }
 
     fn expect(&mut self, byte: u8) -> Option<()> {
-        self.eat(byte).then_some(())
+        self.skip_byte(byte).then_some(())
     }
 
     fn skip_space(&mut self) {
@@ -104,7 +104,7 @@ impl Reader<'_> {
             if let Some(out) = out.as_deref_mut() {
                 out.push_str(&self.json[start..self.at]);
             }
-            if self.eat(b'"') {
+            if self.skip_byte(b'"') {
                 return Some(());
             }
             self.expect(b'\\')?;
@@ -163,14 +163,14 @@ impl Reader<'_> {
             _ => return self.number(),
         };
         let depth = depth.checked_sub(1)?;
-        self.list(closing, |reader| {
+        self.list(closing, |cursor| {
             if closing == b'}' {
-                reader.string(None)?;
-                reader.skip_space();
-                reader.expect(b':')?;
-                reader.skip_space();
+                cursor.string(None)?;
+                cursor.skip_space();
+                cursor.expect(b':')?;
+                cursor.skip_space();
             }
-            reader.skip_value(depth)
+            cursor.skip_value(depth)
         })
     }
 
@@ -182,14 +182,14 @@ impl Reader<'_> {
     ) -> Option<()> {
         self.at += 1;
         self.skip_space();
-        if self.eat(closing) {
+        if self.skip_byte(closing) {
             return Some(());
         }
         loop {
             self.skip_space();
             element(self)?;
             self.skip_space();
-            if self.eat(closing) {
+            if self.skip_byte(closing) {
                 return Some(());
             }
             self.expect(b',')?;
@@ -203,15 +203,15 @@ impl Reader<'_> {
     }
 
     fn number(&mut self) -> Option<()> {
-        self.eat(b'-');
-        if !self.eat(b'0') {
+        self.skip_byte(b'-');
+        if !self.skip_byte(b'0') {
             self.digits()?;
         }
-        if self.eat(b'.') {
+        if self.skip_byte(b'.') {
             self.digits()?;
         }
-        if self.eat(b'e') || self.eat(b'E') {
-            let _ = self.eat(b'+') || self.eat(b'-');
+        if self.skip_byte(b'e') || self.skip_byte(b'E') {
+            let _ = self.skip_byte(b'+') || self.skip_byte(b'-');
             self.digits()?;
         }
         Some(())

@@ -128,13 +128,13 @@ mod tests {
         for mut sender in both() {
             let mut pairs = pairs(MOST_SENDS);
             for round in 0..5_u8 {
-                let said: Vec<[u8; 2]> = (0..MOST_SENDS).map(|at| [at as u8, round]).collect();
-                let sends = pairs.iter().zip(&said);
+                let sent: Vec<[u8; 2]> = (0..MOST_SENDS).map(|at| [at as u8, round]).collect();
+                let sends = pairs.iter().zip(&sent);
                 let mut sends: Vec<_> =
                     sends.map(|((one, _), bytes)| Send::new(one.as_raw_fd(), 0, bytes)).collect();
                 sender.send(&mut sends);
                 assert!(sends.iter().all(|send| send.taken == Ok(2)), "{sends:?}");
-                for ((_, other), bytes) in pairs.iter_mut().zip(&said) {
+                for ((_, other), bytes) in pairs.iter_mut().zip(&sent) {
                     let mut got = [0; 2];
                     other.read_exact(&mut got).expect("two bytes");
                     assert_eq!(got, *bytes);

@@ -6,9 +6,9 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::record::{self, Beside, Record};
+use super::record::{self, ConnectionExtras, Record};
 use crate::control::Malformed;
-use crate::slab::Connection;
+use crate::slab::ReaderSlot;
 use crate::sys::{self, Errno};
 
 /// Bytes written or read at a time.
@@ -16,18 +16,18 @@ const PIECE: usize = 64 * 1024;
 /// Pause before the next try, while the kernel has too many descriptors in transit.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The sending end. Records are sent in big pieces; the last piece by [`Giver::finish`].
-pub struct Giver {
+/// The sending end. Records are sent in big pieces; the last piece by [`StateSender::finish`].
+pub struct StateSender {
     socket: OwnedFd,
     deadline: Instant,
     bytes: Vec<u8>,
     descriptors: Vec<RawFd>,
 }
 
-impl Giver {
+impl StateSender {
     /// Send over `socket`, until `deadline`.
-    pub fn new(socket: OwnedFd, deadline: Instant) -> Giver {
-        Giver { socket, deadline, bytes: Vec::new(), descriptors: Vec::new() }
+    pub fn new(socket: OwnedFd, deadline: Instant) -> StateSender {
+        StateSender { socket, deadline, bytes: Vec::new(), descriptors: Vec::new() }
     }
 
     /// Give a record, and the descriptor that is sent with it.
@@ -38,7 +38,11 @@ impl Giver {
     }
 
     /// Give a connection with its socket.
-    pub fn put_connection(&mut self, connection: &Connection, beside: &Beside) -> io::Result<()> {
+    pub fn put_connection(
+        &mut self,
+        connection: &ReaderSlot,
+        beside: &ConnectionExtras,
+    ) -> io::Result<()> {
         record::put_connection(&mut self.bytes, connection, beside);
         self.descriptors.push(connection.fd);
         self.send_piece()

@@ -37,7 +37,7 @@ pub struct Attempt {
     /// Time at which the attempt is given up.
     pub deadline: Instant,
     /// Numbers of the messages and frames that some thread has given, by address.
-    given: Mutex<HashMap<usize, u32>>,
+    numbers: Mutex<HashMap<usize, u32>>,
     failed: Mutex<bool>,
     changed: Condvar,
 }
@@ -48,7 +48,7 @@ impl Attempt {
         Attempt {
             number,
             deadline: Instant::now() + COMMIT_WITHIN,
-            given: Mutex::default(),
+            numbers: Mutex::default(),
             failed: Mutex::new(false),
             changed: Condvar::new(),
         }
@@ -68,9 +68,9 @@ impl Attempt {
     /// Return the number of a message or frame, and whether it is new: then it must be given. Its
     /// address identifies it: the thread that has given it keeps it until the attempt is over.
     pub(crate) fn number_of<T: ?Sized>(&self, shared: &Arc<T>) -> (u32, bool) {
-        let mut given = lock(&self.given);
-        let next = given.len() as u32;
-        match given.entry(Arc::as_ptr(shared).cast::<()>() as usize) {
+        let mut numbers = lock(&self.numbers);
+        let next = numbers.len() as u32;
+        match numbers.entry(Arc::as_ptr(shared).cast::<()>() as usize) {
             Entry::Occupied(found) => (*found.get(), false),
             Entry::Vacant(place) => (*place.insert(next), true),
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::COMMIT_WITHIN;
 use super::lane::Receiver;
 use super::record::{self, Record};
-use super::shared::Gathering;
+use super::shared::SharedCollector;
 use crate::control::{self, ControlState, Event, EventKind, Malformed, Offer, Settings};
 use crate::reactor::Reactor;
 use crate::readers::{Readers, Restoring};
@@ -19,7 +19,7 @@ use crate::sys;
 use crate::threads::{ThreadParts, Threads};
 
 /// Extra time: the older data plane times out first, and sends the reason.
-const LONGER: Duration = Duration::from_secs(5);
+const EXTRA_WAIT: Duration = Duration::from_secs(5);
 
 /// Take everything over from the data plane that listens at `control`: return the listener for
 /// control planes, the I/O threads, which serve already, and the control thread's state.
@@ -31,18 +31,18 @@ pub fn take_over(
     shared_table: bool,
 ) -> io::Result<(OwnedFd, Threads, ControlState)> {
     let began = Instant::now();
-    let deadline = began + COMMIT_WITHIN + LONGER;
+    let deadline = began + COMMIT_WITHIN + EXTRA_WAIT;
     let socket = UnixStream::connect(control).map_err(|error| {
         let why = format!("no data plane to take over at {}: {error}", control.display());
         io::Error::new(error.kind(), why)
     })?;
     socket.set_nonblocking(true)?;
     let mut older = Older(Receiver::new(socket.into(), deadline));
-    older.say(&control::take_over(record::FORMAT))?;
+    older.send(&control::take_over(record::FORMAT))?;
     let (offer, control_listener) = older.offer()?;
     let lanes = older.lanes(offer.options.threads)?;
     let settings = Arc::new(offer.state.decoded()?.unwrap_or_default());
-    let gathering = Arc::new(Gathering::new(lanes.len()));
+    let gathering = Arc::new(SharedCollector::new(lanes.len()));
     let (threads, parts) = Threads::new(offer.options, offer.ports)?;
     let starting = start(parts, lanes, shared_table, move |parts, lane| {
         receive(parts, settings.clone(), &mut Receiver::new(lane, deadline), &gathering)
@@ -52,7 +52,7 @@ pub fn take_over(
     older.commit()?;
     starting.go();
     let (readers, pid, ms) = (threads.readers(), offer.pid, began.elapsed().as_millis());
-    crate::tell!(Info, "took {readers} readers over from data plane {pid} in {ms} ms");
+    crate::log!(Info, "took {readers} readers over from data plane {pid} in {ms} ms");
     Ok((control_listener, threads, offer.state))
 }
 
@@ -60,7 +60,7 @@ pub fn take_over(
 struct Older(Receiver);
 
 impl Older {
-    fn say(&self, bytes: &[u8]) -> io::Result<()> {
+    fn send(&self, bytes: &[u8]) -> io::Result<()> {
         // There is always room for a few bytes.
         Ok(sys::send(self.0.fd(), bytes).map(drop)?)
     }
@@ -106,7 +106,7 @@ impl Older {
 
     /// Send `commit`. After this everything is ours, or the older data plane serves on (an error).
     fn commit(&mut self) -> io::Result<()> {
-        self.say(&control::COMMIT)?;
+        self.send(&control::COMMIT)?;
         let timed_out = match self.verdict() {
             Err(error) if error.kind() == io::ErrorKind::TimedOut => error,
             verdict => return verdict,
@@ -140,7 +140,7 @@ fn receive(
     parts: ThreadParts,
     settings: Arc<Settings>,
     lane: &mut Receiver,
-    gathering: &Gathering,
+    gathering: &SharedCollector,
 ) -> io::Result<Reactor> {
     let (Record::Thread { number, now_ms }, Some(listener)) = lane.record()? else {
         return Err(Malformed::Value("first record").into());

@@ -23,11 +23,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::AuthState;
 use crate::control::{
-    self, Malformed, Message, Topic, in_one_piece, is_topic, put_typed, put_with_length, typed,
+    self, Malformed, Topic, TopicMessage, in_one_piece, is_topic, put_typed, put_with_length, typed,
 };
 use crate::deflate::Agreement;
 use crate::publication::Identity;
-use crate::slab::{Connection, Phase};
+use crate::slab::{Phase, ReaderSlot};
 
 /// The format that is written, and the only one that is read: no release had another.
 pub const FORMAT: u16 = 3;
@@ -46,7 +46,7 @@ pub enum Record<'a> {
         #[serde(borrow)]
         topic: Topic<'a>,
         #[serde(borrow)]
-        message: Message<'a>,
+        message: TopicMessage<'a>,
     },
     /// A frame, to which outboxes of all threads refer by this number.
     Frame {
@@ -67,7 +67,7 @@ pub enum Record<'a> {
     /// The next slot is free; it was used so often.
     Free(u32),
     /// The next slot's connection, with an empty outbox; its socket is sent with it.
-    Connection(Box<(Connection, Beside)>),
+    Connection(Box<(ReaderSlot, ConnectionExtras)>),
     /// End of the stream: the number of connections.
     End(u32),
     /// The auth state of the last connection.
@@ -76,7 +76,7 @@ pub enum Record<'a> {
 
 /// State of a connection outside of its slot. Times are in ms of the thread's clock.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Beside {
+pub struct ConnectionExtras {
     /// Time at which the connection's timer is due.
     pub timer: Option<u64>,
     /// Address under which it was counted.
@@ -130,7 +130,7 @@ impl<'a> Record<'a> {
                 is_topic(name)
             }
             Record::Connection(saved) => {
-                let (Connection { phase, deflate, decoder, .. }, _) = &**saved;
+                let (ReaderSlot { phase, deflate, decoder, .. }, _) = &**saved;
                 *phase != Phase::Free
                     && deflate.is_none_or(Agreement::is_possible)
                     && decoder.is_possible()
@@ -145,7 +145,7 @@ impl<'a> Record<'a> {
 }
 
 /// Append the record of a connection without copying the connection.
-pub fn put_connection(out: &mut Vec<u8>, connection: &Connection, beside: &Beside) {
+pub fn put_connection(out: &mut Vec<u8>, connection: &ReaderSlot, beside: &ConnectionExtras) {
     put_with_length(out, |out| {
         out.push(CONNECTION);
         put_typed(out, &(connection, beside));

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::{Arc, Barrier, PoisonError, RwLock, RwLockReadGuard};
 
 use super::lane::Receiver;
-use super::record::{Beside, Record};
-use crate::control::{Malformed, Message, Topic};
+use super::record::{ConnectionExtras, Record};
+use crate::control::{Malformed, Topic, TopicMessage};
 use crate::outbox::{self, Outbox};
 use crate::publication::{Frame, Publication};
 
@@ -21,15 +21,15 @@ pub struct Shared {
 
 /// The messages and frames from all lanes of one take-over, until they are complete.
 #[derive(Debug)]
-pub struct Gathering {
+pub struct SharedCollector {
     gathered: RwLock<Shared>,
     /// Threads wait here whose lanes have delivered their part.
     complete: Barrier,
 }
 
-impl Gathering {
-    pub fn new(lanes: usize) -> Gathering {
-        Gathering { gathered: RwLock::default(), complete: Barrier::new(lanes) }
+impl SharedCollector {
+    pub fn new(lanes: usize) -> SharedCollector {
+        SharedCollector { gathered: RwLock::default(), complete: Barrier::new(lanes) }
     }
 
     /// Receive the part of this lane; return the parts of all lanes when they are complete. If
@@ -54,7 +54,7 @@ impl Gathering {
 }
 
 impl Shared {
-    fn add(&mut self, number: u32, topic: &Topic<'_>, message: &Message<'_>) {
+    fn add(&mut self, number: u32, topic: &Topic<'_>, message: &TopicMessage<'_>) {
         let name = self.name(topic.name);
         self.names.insert(name.clone());
         let publication = Publication::new(name, topic.slow, message);
@@ -71,7 +71,7 @@ impl Shared {
 
     pub fn outbox(
         &self,
-        beside: &Beside,
+        beside: &ConnectionExtras,
         limits: outbox::Limits,
         account: &mut outbox::Account,
     ) -> Result<Outbox, Malformed> {

@@ -64,7 +64,7 @@ impl DataPlane {
         plane.send(1, &hello());
         let attached = plane.wait_for(129);
         let port = u16::from_le_bytes([attached[15], attached[16]]);
-        plane.settle(pong_ms, LONG_MS);
+        plane.send_settings(pong_ms, LONG_MS);
         plane.wait_for(134);
         (plane, port)
     }
@@ -77,12 +77,12 @@ impl DataPlane {
     }
 
     /// Have a newer data plane take over, and continue with that one.
-    pub fn renew(&mut self) {
+    pub fn take_over(&mut self) {
         let mut newer = self.newer();
-        let mut said = String::new();
-        let told = newer.stdout.take().expect("a pipe");
-        BufReader::new(told).read_line(&mut said).expect("a line");
-        assert_eq!(said, "serving\n");
+        let mut line = String::new();
+        let stdout = newer.stdout.take().expect("a pipe");
+        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        assert_eq!(line, "serving\n");
         let mut older = std::mem::replace(&mut self.process, newer);
         assert!(older.wait().expect("an exit").success());
     }
@@ -191,7 +191,7 @@ impl Plane {
     }
 
     /// Send settings with this `pong_ms`, and this `stalled_ms`.
-    pub fn settle(&mut self, pong_ms: u32, stalled_ms: u32) {
+    pub fn send_settings(&mut self, pong_ms: u32, stalled_ms: u32) {
         let settings = settings(pong_ms, stalled_ms);
         let length = (settings.len() as u32).to_le_bytes();
         self.send(2, &[&length[..], settings.as_bytes()].concat());
@@ -343,27 +343,27 @@ pub fn topic() -> Vec<u8> {
 }
 
 /// A reader on a raw WebSocket.
-pub struct Reader(pub TcpStream);
+pub struct TestReader(pub TcpStream);
 
-impl Reader {
-    pub fn connect(port: u16) -> Reader {
-        Reader::on("/websocket", port)
+impl TestReader {
+    pub fn connect(port: u16) -> TestReader {
+        TestReader::on("/websocket", port)
     }
 
     /// Connect over a SockJS WebSocket; its `o` isn't read yet.
-    pub fn on_sockjs(port: u16) -> Reader {
-        Reader::on("/sockjs/0/x/websocket", port)
+    pub fn on_sockjs(port: u16) -> TestReader {
+        TestReader::on("/sockjs/0/x/websocket", port)
     }
 
-    fn on(path: &str, port: u16) -> Reader {
-        let (reader, head) = Reader::with(path, port, "");
+    fn on(path: &str, port: u16) -> TestReader {
+        let (reader, head) = TestReader::with(path, port, "");
         assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
         reader
     }
 
     /// Connect with more header lines in the request (each ends in CRLF); return the answer's head,
     /// too.
-    pub fn with(path: &str, port: u16, more: &str) -> (Reader, String) {
+    pub fn with(path: &str, port: u16, more: &str) -> (TestReader, String) {
         let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("a listener");
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         // In two parts: a head may arrive in any pieces.
@@ -375,7 +375,7 @@ impl Reader {
                   Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
             )
             .expect("a socket");
-        let mut reader = Reader(socket);
+        let mut reader = TestReader(socket);
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             head.push(reader.bytes(1)[0]);
@@ -419,14 +419,14 @@ impl Reader {
         self.0.write_all(b"\x89\x80\0\0\0\0").expect("a socket");
     }
 
-    pub fn say(&mut self, text: &[u8]) {
+    pub fn send_text(&mut self, text: &[u8]) {
         let mut frame = vec![0x81, 0x80 | text.len() as u8, 0, 0, 0, 0];
         frame.extend(text);
         self.0.write_all(&frame).expect("a socket");
     }
 }
 
-/// Return a text frame in the form of [`Reader::frame`].
+/// Return a text frame in the form of [`TestReader::frame`].
 pub fn text(payload: &[u8]) -> (u8, Vec<u8>) {
     (1, payload.to_vec())
 }

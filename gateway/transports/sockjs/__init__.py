@@ -27,15 +27,15 @@ from gateway.transports.sockjs.receiving import (
     XhrStreamingHandler,
 )
 from gateway.transports.sockjs.sending import JsonpSendHandler, XhrSendHandler
-from gateway.transports.sockjs.sessions import PREFIX, Router
+from gateway.transports.sockjs.sessions import PREFIX, SessionRouter
 from gateway.transports.websocket import SockJsWebSocketConnection, WebSocketHandler
 
-__all__ = ["PREFIX", "Router", "routes"]
+__all__ = ["PREFIX", "SessionRouter", "routes"]
 
 _SESSION: Final = PREFIX + r"/[^/.]+/(?P<session_id>[^/.]+)/"
 
 
-def routes(router: Router) -> list[Any]:
+def routes(router: SessionRouter) -> list[Any]:
     """Return the routes of one gateway. ``router`` has its sessions."""
     core = router.core
     http = {"server": router}

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.readers.admission import Welcome
+from gateway.readers.admission import AdmissionDecision
 from gateway.transports.sockjs.sockjs_tornado import BaseHandler, PreflightHandler
 from gateway.transports.streaming import ReaderHandler
 from newsfabric.process.service import HeadHandler
@@ -43,7 +43,7 @@ IFRAME_PAGE: Final = """<!DOCTYPE html>
 """
 
 
-class Polite(ReaderHandler, BaseHandler):  # type: ignore[misc]
+class SockJsHandler(ReaderHandler, BaseHandler):  # type: ignore[misc]
     """The base of every HTTP handler here."""
 
     def initialize(self, server: Any) -> None:
@@ -56,7 +56,7 @@ class Polite(ReaderHandler, BaseHandler):  # type: ignore[misc]
         """Answer 403 to a page of an origin that isn't allowed, before each request."""
         super().prepare()
         if not self.verify_origin():
-            self._turn_away(Welcome.BAD_ORIGIN)
+            self._turn_away(AdmissionDecision.BAD_ORIGIN)
 
     def verify_origin(self) -> bool:
         """Return whether the requesting page may connect; programs, which send no origin, may."""
@@ -103,7 +103,7 @@ class Polite(ReaderHandler, BaseHandler):  # type: ignore[misc]
         """Return None: with Tornado's ETag for every answer, a poll could be answered with 304."""
         return None
 
-    def _answer_politely(self) -> None:
+    def _set_session_headers(self) -> None:
         """Set the headers of every answer to a session's requests."""
         self.preflight()
         self.handle_session_cookie()
@@ -129,7 +129,7 @@ class Polite(ReaderHandler, BaseHandler):  # type: ignore[misc]
         self.finish(text)
 
 
-class GreetingHandler(HeadHandler, Polite):
+class GreetingHandler(HeadHandler, SockJsHandler):
     """``/sockjs``: a page that shows people that SockJS is served."""
 
     def get(self) -> None:
@@ -139,7 +139,7 @@ class GreetingHandler(HeadHandler, Polite):
         self.finish("Welcome to SockJS!\n")
 
 
-class InfoHandler(HeadHandler, Polite, PreflightHandler):  # type: ignore[misc]
+class InfoHandler(HeadHandler, SockJsHandler, PreflightHandler):  # type: ignore[misc]
     """``/sockjs/info``: the first request of sockjs-client."""
 
     access_methods = "OPTIONS, GET, HEAD"
@@ -158,7 +158,7 @@ class InfoHandler(HeadHandler, Polite, PreflightHandler):  # type: ignore[misc]
         self.finish(orjson.dumps(info))
 
 
-class IframeHandler(HeadHandler, Polite):
+class IframeHandler(HeadHandler, SockJsHandler):
     """``/sockjs/iframe*.html``. Tornado handles If-None-Match."""
 
     def compute_etag(self) -> str | None:

@@ -13,8 +13,8 @@ from typing import Final
 
 from gateway.answers.login import LogIn
 from gateway.process import measures
-from gateway.readers.admission import Welcome
-from gateway.transports.sockjs.handlers import DOMAIN, Polite
+from gateway.readers.admission import AdmissionDecision
+from gateway.transports.sockjs.handlers import DOMAIN, SockJsHandler
 from gateway.transports.sockjs.sockjs_tornado import (
     HTMLFILE_HEAD,
     PollingTransportBase,
@@ -26,7 +26,7 @@ _JAVASCRIPT: Final = "application/javascript; charset=UTF-8"
 _CALLBACK: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)
 
 
-class Transport(Polite, PollingTransportBase):  # type: ignore[misc]
+class SockJsTransport(SockJsHandler, PollingTransportBase):  # type: ignore[misc]
     """A response that takes one packet at a time."""
 
     def prepare(self) -> None:
@@ -37,8 +37,8 @@ class Transport(Polite, PollingTransportBase):  # type: ignore[misc]
         if self.find_session(self.path_kwargs["session_id"]) is not None or self._finished:
             return
         if self._is_welcome() and not self.server.addresses.has_room(self.request.remote_ip):
-            measures.REJECTED_CONNECTS.labels(Welcome.TOO_MANY.value).inc()
-            self._turn_away(Welcome.TOO_MANY)
+            measures.REJECTED_CONNECTS.labels(AdmissionDecision.TOO_MANY.value).inc()
+            self._turn_away(AdmissionDecision.TOO_MANY)
 
     def _attach(self, session_id: str) -> bool:
         """Attach this to its session and send waiting frames; False: a close frame was sent."""
@@ -68,7 +68,7 @@ class Transport(Polite, PollingTransportBase):  # type: ignore[misc]
     def on_connection_close(self) -> None:
         """End the session, since the reader has hung up (SockJS 1.0)."""
         if self.session is not None:
-            self.session.gone()
+            self.session.end()
         # Skips the library's method, which ends sessions of its own kind.
         super(PollingTransportBase, self).on_connection_close()
 
@@ -81,7 +81,7 @@ class Transport(Polite, PollingTransportBase):  # type: ignore[misc]
         self.send_pack(packet)
 
 
-class Polling(Transport):
+class Polling(SockJsTransport):
     """A response that ends with its first packet."""
 
     def send_pack(self, packet: bytes) -> None:
@@ -93,7 +93,7 @@ class Polling(Transport):
             self.finish(self._framed(packet))
 
 
-class Streaming(Transport, StreamingTransportBase):  # type: ignore[misc]
+class Streaming(SockJsTransport, StreamingTransportBase):  # type: ignore[misc]
     """A response that ends after ``response_limit`` bytes, or with the close frame."""
 
     def send_pack(self, packet: bytes) -> None:
@@ -105,7 +105,7 @@ class Streaming(Transport, StreamingTransportBase):  # type: ignore[misc]
         self.flush().add_done_callback(self._on_sent)
 
     def _begin(self, content_type: str, prelude: str, session_id: str) -> None:
-        self._answer_politely()
+        self._set_session_headers()
         self.set_header("Content-Type", content_type)
         for name, value in UNBUFFERED.items():
             self.set_header(name, value)
@@ -138,7 +138,7 @@ class XhrHandler(Polling):
 
     def post(self, session_id: str) -> None:
         """Answer a poll: 200 with the next packet, as soon as there is one."""
-        self._answer_politely()
+        self._set_session_headers()
         self._attach(session_id)
 
 
@@ -163,7 +163,7 @@ class EventSourceHandler(Streaming):
         return b"data: " + packet + b"\r\n\r\n"
 
 
-class Script(Transport):
+class Script(SockJsTransport):
     """A response that the browser executes: it calls a function of the page."""
 
     def verify_origin(self) -> bool:

@@ -8,9 +8,9 @@ from urllib.parse import unquote_plus
 import orjson
 import tornado.web
 
-from gateway.transports.bodies import Body, BodyState
-from gateway.transports.sockjs.handlers import Polite
-from gateway.transports.sockjs.sessions import Router
+from gateway.transports.bodies import BodyState, RequestBody
+from gateway.transports.sockjs.handlers import SockJsHandler
+from gateway.transports.sockjs.sessions import SessionRouter
 from gateway.transports.sockjs.sockjs_tornado import PreflightHandler
 
 # A body that is too large is still read up to this many times the limit, and dropped: browsers read
@@ -19,20 +19,20 @@ _REFUSED_BODIES: Final = 4
 
 
 @tornado.web.stream_request_body
-class XhrSendHandler(Polite, PreflightHandler):  # type: ignore[misc]
+class XhrSendHandler(SockJsHandler, PreflightHandler):  # type: ignore[misc]
     """xhr_send: verbs of a reader on xhr, xhr_streaming or eventsource.
 
     The body is taken in chunks as they arrive, so that a body that is too large gets an answer
     which the page may read. Tornado would hang up.
     """
 
-    def initialize(self, server: Router) -> None:
+    def initialize(self, server: SessionRouter) -> None:
         """Take ``server`` from the route; its ``bodies`` count this one."""
         super().initialize(server)
         most = server.core.settings.reader.burst_bytes
         connection: Any = self.request.connection
         connection.set_max_body_size(_REFUSED_BODIES * most)
-        self._body = Body(server.bodies, most)
+        self._body = RequestBody(server.bodies, most)
 
     def prepare(self) -> None:
         """Answer 404 without a session, before the body is received."""
@@ -42,7 +42,7 @@ class XhrSendHandler(Polite, PreflightHandler):  # type: ignore[misc]
 
     def data_received(self, chunk: bytes) -> None:
         """Take ``chunk``, the next part of the body."""
-        self._body.take(chunk)
+        self._body.append(chunk)
 
     def on_finish(self) -> None:
         """Release the body, after the answer."""
@@ -66,7 +66,7 @@ class XhrSendHandler(Polite, PreflightHandler):  # type: ignore[misc]
 
     def post(self, session_id: str) -> None:
         """Answer 204 (jsonp_send: 200) once all verbs are queued; 404, 413, 503; 500: no list."""
-        self._answer_politely()
+        self._set_session_headers()
         # The session may have ended while the body was received.
         session = self._open_session()
         if session is None:

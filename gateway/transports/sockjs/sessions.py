@@ -18,10 +18,10 @@ from tornado.ioloop import IOLoop
 from gateway.readers.budget import ReaderStream
 from gateway.readers.connection import Connection
 from gateway.transports.acknowledged import since_acknowledged
-from gateway.transports.bodies import Bodies
+from gateway.transports.bodies import RequestBodies
 from gateway.transports.sockjs.sockjs_tornado import SessionMixin, SockJSRouter
 from gateway.transports.streaming import ANSWER_SECONDS
-from gateway.wire.frames import Variant, dress, sockjs_array, sockjs_close
+from gateway.wire.frames import Framing, frame_as, sockjs_array, sockjs_close
 from newsfabric.closing import NO_PONG, TOO_BIG, CloseReason
 from newsfabric.http.addresses import Addresses
 from newsfabric.http.networks import parse_address, place_of
@@ -34,7 +34,7 @@ PREFIX: Final = "/sockjs"
 _SILENT_HEARTBEATS: Final = 2
 
 
-class Router(SockJSRouter):  # type: ignore[misc]
+class SessionRouter(SockJSRouter):  # type: ignore[misc]
     """The library's table of sessions, and its settings; the routes are our own."""
 
     def __init__(self, core: Core) -> None:
@@ -43,7 +43,7 @@ class Router(SockJSRouter):  # type: ignore[misc]
             "response_limit": core.settings.sockjs_response_bytes,
         }
         self.core = core
-        self.bodies = Bodies(core.settings.sockjs_bodies_bytes)
+        self.bodies = RequestBodies(core.settings.sockjs_bodies_bytes)
         # Sessions are counted apart from connections: one connection can carry any number of them.
         self.addresses = Addresses(core.settings.per_address)
         super().__init__(None, prefix=PREFIX, user_settings=settings, io_loop=IOLoop.current())
@@ -62,7 +62,7 @@ class Router(SockJSRouter):  # type: ignore[misc]
         self._sessions_cleanup.stop()
         self.stats._callback.stop()
         for session in list(self._sessions._items.values()):
-            session.gone()
+            session.end()
 
 
 class Session(Connection, SessionMixin):  # type: ignore[misc]
@@ -71,12 +71,18 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
     It stays in the table for ``disconnect_delay`` after its transport, to answer late polls.
     """
 
-    variant = Variant.SOCKJS
+    framing = Framing.SOCKJS
     # The library's prints the session's id, which is a secret.
     __repr__ = object.__repr__
 
     def __init__(
-        self, server: Router, session_id: str, transport: str, *, address: str, token: str | None
+        self,
+        server: SessionRouter,
+        session_id: str,
+        transport: str,
+        *,
+        address: str,
+        token: str | None,
     ) -> None:
         SessionMixin.__init__(self, session_id, server.core.settings.sockjs_disconnect_delay)
         self.transport = transport
@@ -93,7 +99,7 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
         # The place that requests with its id must come from; None: any place.
         self._place = _place(address) if server.core.settings.sockjs_same_address else None
         self._token = token
-        self._user_of = server.core.gate.user_of
+        self._user_of = server.core.authenticator.user_of
         super().__init__(server.core.readers)
         # One body brings a whole burst of verbs, which wait between two polls.
         self.most_verb_bytes = self.settings.reader.burst_bytes
@@ -124,11 +130,11 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
             handler.send_pack(sockjs_close(2010, "Another connection still open"))
             return False
         if self.is_closed and not len(self.outbox):
-            self._tell(handler.send_pack)
+            self._send_close_frame(handler.send_pack)
             return False
         self.handler = handler
         self._served_on = _stream_of(handler)
-        self._served_on.ask_for_life = self.ask_for_life
+        self._served_on.probe = self.probe
         self.promote()
         return True
 
@@ -136,17 +142,17 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
         """Detach the ended response. Without another, the session ends in ``disconnect_delay``."""
         if self._served_on is not None:
             # The next request on this stream may be of another reader.
-            self._served_on.ask_for_life = None
+            self._served_on.probe = None
             self._served_on = None
         self.handler = None
         self.blocked = True
-        self.stop_beat()
+        self.stop_heartbeats()
         self.promote()
 
     def unblocked(self) -> None:
         """Send waiting frames and start heartbeats, if a response can take a packet."""
         if self.handler is not None and self.handler.active:
-            self.start_beat()
+            self.start_heartbeats()
             super().unblocked()
 
     def on_messages(self, messages: Any) -> None:
@@ -160,7 +166,7 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
             else:
                 self.received(text)
 
-    def gone(self) -> None:
+    def end(self) -> None:
         """End the session: its response broke off, or no poll arrived in time."""
         self._close_reason = self._close_reason or (1002, "Connection interrupted")
         self.lost()
@@ -181,9 +187,9 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
         if self.handler is not None and not self.is_closed:
             self.promote()
         else:
-            self.gone()
+            self.end()
 
-    def ask_for_life(self) -> None:
+    def probe(self) -> None:
         """Send a heartbeat, which ends a poll, and end the session if it isn't acknowledged soon.
 
         A reader that hasn't taken all bytes sent before isn't asked, as on a stream of its own.
@@ -231,15 +237,15 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
 
     def _say_goodbye(self, push: bytes, reason: CloseReason) -> None:
         # Waiting frames are still sent, then the close frame.
-        self._firm(dress(push, self.variant))
+        self._firm(frame_as(push, self.framing))
         self._close_reason = reason.code, reason.text
         self.promote()
         self.unblocked()
 
     def _all_sent(self) -> None:
-        self._tell(self.handler.send_last)
+        self._send_close_frame(self.handler.send_last)
 
-    def _tell(self, send: Any) -> None:
+    def _send_close_frame(self, send: Any) -> None:
         """Send the close frame with ``send``; then the transport is gone."""
         assert self._close_reason is not None
         send(sockjs_close(*self._close_reason))

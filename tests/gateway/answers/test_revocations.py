@@ -8,7 +8,7 @@ import orjson
 import pytest
 from envelopes import envelope
 
-from gateway.answers.gate import Revocations, decode_revocation
+from gateway.answers.authenticator import Revocations, decode_revocation
 from newsfabric.messages.control import revocation
 from newsfabric.tokens import Login
 from newsfabric.topics import REVOKED

@@ -20,7 +20,7 @@ from gateway.answers.verb import Verb
 from gateway.answers.verbs import BY_ACTION, Intent, VerbParser
 from gateway.answers.verbs import TABLE as VERB_TABLE
 from gateway.wire.position import UNKNOWN, Listed, Position, decode, encode
-from gateway.wire.protocol import ReaderLimits, Refusal, Rewind
+from gateway.wire.protocol import ReaderLimits, Rewind, VerbRefusal
 from newsfabric.closing import ErrorCode
 from newsfabric.topics import TopicPolicy, TopicTable
 
@@ -44,7 +44,7 @@ def read(**verb: Any) -> Intent:
 
 def refused(**verb: Any) -> tuple[int, str]:
     intent = read(**verb)
-    assert isinstance(intent, Refusal), intent
+    assert isinstance(intent, VerbRefusal), intent
     assert not intent.temporary
     return int(intent.code), intent.reason
 
@@ -75,14 +75,14 @@ def test_verbs_become_intents() -> None:
 @pytest.mark.parametrize("text", ["", "{", "[1]", "1", "null", '"ping"', b"\xff\xfe", "{}" * 2])
 def test_what_is_no_json_object_is_a_bad_request(text: str | bytes) -> None:
     intent = VERBS.parse(text)
-    assert isinstance(intent, Refusal)
+    assert isinstance(intent, VerbRefusal)
     assert (intent.code, intent.ref) == (ErrorCode.BAD_REQUEST, None)
 
 
 @pytest.mark.parametrize("action", [None, 1, "", "shout", "__init__", ["ping"]])
 def test_an_unknown_verb_is_a_bad_request_with_its_ref(action: Any) -> None:
     intent = read(action=action, ref="r1")
-    assert isinstance(intent, Refusal)
+    assert isinstance(intent, VerbRefusal)
     assert (intent.code, intent.ref) == (107, "r1")
 
 
@@ -172,7 +172,7 @@ def test_a_history_before_no_id_is_a_bad_request(before: Any) -> None:
 @pytest.mark.parametrize("ref", [{}, [], {"a": 1}, "x" * 129, "ä" * 65])
 def test_a_ref_that_is_no_short_scalar_isnt_echoed(ref: Any) -> None:
     intent = read(action="ping", ref=ref)
-    assert isinstance(intent, Refusal)
+    assert isinstance(intent, VerbRefusal)
     assert (intent.code, intent.ref) == (107, None)
 
 

@@ -388,13 +388,13 @@ async def test_a_revoked_user_is_sent_away_at_once_and_its_tokens_are_no_good(bo
 
 async def test_a_token_from_after_the_revocation_is_good(box: Box) -> None:
     _revoke(box, "42", at_ms=_now_ms() - 60_000)
-    await until(lambda: len(box.gateway.core.gate.revocations))
+    await until(lambda: len(box.gateway.core.authenticator.revocations))
     async with box.reader() as reader:
         assert await code_of(reader, action="login", token=token("42", iat=_now() - 90)) == 101
         await logged_in(reader)
         _revoke(box, "42", at_ms=_now_ms() - 30_000)
         _revoke(box, "7")
-        await until(lambda: len(box.gateway.core.gate.revocations) == 2)
+        await until(lambda: len(box.gateway.core.authenticator.revocations) == 2)
         await reader.is_up_to_date()
 
 
@@ -413,7 +413,7 @@ async def test_a_gateway_that_starts_knows_who_was_revoked(engine: str, tmp_path
     store = MemoryStore(TABLE)
     await store.write(made)
     async with opened_box(engine, table=TABLE, store=store, tokens=tokens(tmp_path)) as box:
-        assert len(box.gateway.core.gate.revocations) == 4
+        assert len(box.gateway.core.authenticator.revocations) == 4
         async with box.reader() as reader:
             before = token("42", iat=_now() - 30)
             assert await code_of(reader, action="login", token=before) == 101
@@ -425,7 +425,7 @@ async def test_what_a_reader_cant_subscribe_to_are_revocations(box: Box) -> None
         await logged_in(reader, topics=["#"])
         assert await code_of(reader, action="subscribe", topic=REVOKED) == 102
         _revoke(box, "somebody")
-        await until(lambda: len(box.gateway.core.gate.revocations))
+        await until(lambda: len(box.gateway.core.authenticator.revocations))
         await reader.is_up_to_date()
 
 

@@ -26,7 +26,7 @@ from newsfabric.store.rules import clock_ms
 TOPIC = "user.42"
 
 
-class Store(MemoryStore):
+class MailboxStore(MemoryStore):
     """A store that counts reads of mailboxes; it can be away, slow, or behind another region."""
 
     def __init__(self) -> None:
@@ -51,19 +51,19 @@ class Store(MemoryStore):
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store()
+def store() -> MailboxStore:
+    return MailboxStore()
 
 
 @pytest.fixture
-async def oregon(engine: str, store: Store, tmp_path: Path) -> AsyncIterator[OpenedRegion]:
+async def oregon(engine: str, store: MailboxStore, tmp_path: Path) -> AsyncIterator[OpenedRegion]:
     async with opened_region(engine, tmp_path, store) as region:
         yield region
 
 
 @pytest.fixture
 async def dublin(
-    engine: str, store: Store, tmp_path: Path, oregon: OpenedRegion
+    engine: str, store: MailboxStore, tmp_path: Path, oregon: OpenedRegion
 ) -> AsyncIterator[OpenedRegion]:
     """Open another region, linked with the first."""
     async with opened_region(engine, tmp_path, store, name="dublin") as region:
@@ -209,7 +209,7 @@ async def test_an_expired_message_isnt_kept(oregon: OpenedRegion) -> None:
 
 
 async def test_what_comes_while_the_mailbox_is_read_comes_once_and_in_order(
-    oregon: OpenedRegion, store: Store
+    oregon: OpenedRegion, store: MailboxStore
 ) -> None:
     await oregon.write_to("42", 1)
     store.open.clear()
@@ -239,7 +239,7 @@ def _is_mark(region: OpenedRegion) -> bool:
 
 
 async def test_what_another_regions_store_has_and_ours_hasnt_yet_comes_all_the_same(
-    oregon: OpenedRegion, dublin: OpenedRegion, store: Store
+    oregon: OpenedRegion, dublin: OpenedRegion, store: MailboxStore
 ) -> None:
     await oregon.write_to("42", 1)
     late = await oregon.write_to("42", 2)
@@ -251,7 +251,7 @@ async def test_what_another_regions_store_has_and_ours_hasnt_yet_comes_all_the_s
 
 
 async def test_what_the_feed_hasnt_brought_yet_reaches_every_device_once(
-    oregon: OpenedRegion, store: Store
+    oregon: OpenedRegion, store: MailboxStore
 ) -> None:
     async with oregon.device() as phone, oregon.device() as page:
         await opened_mailbox(phone)
@@ -264,7 +264,9 @@ async def test_what_the_feed_hasnt_brought_yet_reaches_every_device_once(
         assert await phone.hear_bodies(1) == await page.hear_bodies(1) == [2]
 
 
-async def test_a_crowd_of_users_is_read_in_few_trips(oregon: OpenedRegion, store: Store) -> None:
+async def test_a_crowd_of_users_is_read_in_few_trips(
+    oregon: OpenedRegion, store: MailboxStore
+) -> None:
     users = [f"u{n}" for n in range(150)]
     for user in users:
         await store.write([oregon.box.envelope(f"user.{user}", user)])
@@ -284,7 +286,7 @@ async def test_a_crowd_of_users_is_read_in_few_trips(oregon: OpenedRegion, store
 
 
 async def test_while_the_store_is_away_the_reader_is_told_to_ask_again(
-    oregon: OpenedRegion, store: Store
+    oregon: OpenedRegion, store: MailboxStore
 ) -> None:
     await oregon.write_to("42", 1)
     store.away = True
@@ -411,7 +413,7 @@ async def test_what_isnt_an_announcement_is_a_message_whatever_it_says(
 
 
 async def test_topics_of_users_who_arent_here_cost_a_bounded_amount(
-    engine: str, store: Store, tmp_path: Path
+    engine: str, store: MailboxStore, tmp_path: Path
 ) -> None:
     limits = HubLimits(topics=50)
     async with opened_region(engine, tmp_path, store, hub=limits) as region:

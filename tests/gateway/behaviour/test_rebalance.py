@@ -48,7 +48,7 @@ async def test_readers_of_a_box_without_a_feed_are_sent_to_another(
 async def test_they_stay_while_nobody_else_is_ready(engine: str, desk: Frontdesk) -> None:
     async with two_boxes(engine, desk) as (box, other), box.reader("news.breaking") as reader:
         desk.boxes = [box]
-        await until(lambda: box.gateway.core.stranded)
+        await until(lambda: box.gateway.core.is_stranded)
         before = desk.asked
         await until(lambda: desk.asked >= before + 2)
         await reader.is_up_to_date()
@@ -78,7 +78,7 @@ async def test_when_the_feed_comes_back_the_rest_stay(engine: str, desk: Frontde
         closing = [asyncio.create_task(reader.connection.wait_closed()) for reader in readers]
         await asyncio.wait(closing, return_when=asyncio.FIRST_COMPLETED)
         box.tick()
-        await until(lambda: not box.gateway.core.stranded)
+        await until(lambda: not box.gateway.core.is_stranded)
         stayed = [r for r, gone in zip(readers, closing, strict=True) if not gone.done()]
         assert len(stayed) >= 2
         for reader in stayed:
@@ -91,5 +91,5 @@ async def test_when_the_feed_comes_back_the_rest_stay(engine: str, desk: Frontde
 
 async def test_a_box_that_was_told_of_no_endpoints_keeps_its_readers(engine: str) -> None:
     async with opened_box(engine, stranded_seconds=0.05) as box, box.reader() as reader:
-        await until(lambda: box.gateway.core.stranded)
+        await until(lambda: box.gateway.core.is_stranded)
         await reader.is_up_to_date()

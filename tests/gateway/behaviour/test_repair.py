@@ -436,9 +436,9 @@ async def test_a_tick_of_another_year_makes_no_message_late(engine: str) -> None
     async with opened_box(engine) as box, box.reader(TOPIC) as reader:
         box.publish(body=1)
         assert await reader.hear_bodies(1) == [1]
-        left = value(measures.LEFT)
+        left = value(measures.LEFT_TO_FOLLOWER)
         next_year = int(time.time() * 1000) + 365 * 86_400_000
         tick(box, 0, origin="nowhere", router="no-router", sent_ms=next_year)
         box.publish(body=2)
         assert await reader.hear_bodies(1) == [2]
-        assert value(measures.LEFT) == left
+        assert value(measures.LEFT_TO_FOLLOWER) == left

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from gateways import Box, RawSocket, Response, opened_box, until
 
-from gateway.readers.admission import Welcome
+from gateway.readers.admission import AdmissionDecision
 from gateway.transports import sse
 from gateway.wire.outbox import OutboxLimits
 
@@ -206,20 +206,20 @@ async def test_a_reader_who_breaks_off_before_the_answer_leaves_nothing(
 ) -> None:
     """The reset arrives after the request was read, and before the socket is looked at again."""
     core, left = box.gateway.core, asyncio.Event()
-    ask = core.admission.ask
+    ask = core.admission.decide
 
-    def reset_first(headers: Mapping[str, str]) -> Welcome:
+    def reset_first(headers: Mapping[str, str]) -> AdmissionDecision:
         reader.close()
         left.set()
         return ask(headers)
 
-    monkeypatch.setattr(core.admission, "ask", reset_first)
+    monkeypatch.setattr(core.admission, "decide", reset_first)
     reader = socket.create_connection(("127.0.0.1", box.gateway.port))
     linger = (1).to_bytes(4, "little") + (0).to_bytes(4, "little")
     reader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     reader.sendall(b"GET /events?topic=news.breaking HTTP/1.1\r\nHost: x\r\n\r\n")
     await asyncio.wait_for(left.wait(), 60)
-    monkeypatch.setattr(core.admission, "ask", ask)
+    monkeypatch.setattr(core.admission, "decide", ask)
     async with box.reader("news.breaking") as other:
         await other.is_up_to_date()
     assert not core.readers.open

@@ -7,8 +7,8 @@ import asyncio
 from envelopes import envelope
 
 from gateway.feed.fanout import Fanout
-from gateway.memory.kept_topics import Audience, Subscription
-from gateway.wire.frames import Variant
+from gateway.memory.kept_topics import Audience, TopicSubscription
+from gateway.wire.frames import Framing
 from gateway.wire.publication import Publication
 from newsfabric.closing import INTERNAL, CloseReason
 from newsfabric.topics import TopicPolicy
@@ -16,7 +16,7 @@ from newsfabric.topics import TopicPolicy
 
 class Taker:
     transport = "websocket"
-    variant = Variant.RAW
+    framing = Framing.RAW
 
     def __init__(self, *, broken: bool = False) -> None:
         self.broken = broken
@@ -38,7 +38,7 @@ def publication(number: int) -> Publication:
 
 
 def audience(*takers: Taker) -> Audience:
-    return (("websocket", tuple(Subscription("news.breaking", taker) for taker in takers)),)
+    return (("websocket", tuple(TopicSubscription("news.breaking", taker) for taker in takers)),)
 
 
 async def test_publications_go_out_in_order_and_are_done_one_after_the_other() -> None:

@@ -25,7 +25,7 @@ def logs() -> Logs:
 
 def readiness(logs: Logs, *rows: DirectoryRow) -> LogReadiness:
     made = LogReadiness(logs, "oregon")
-    made.read(rows, now=0.0)
+    made.note_directory(rows, now=0.0)
     return made
 
 
@@ -40,13 +40,13 @@ def test_without_a_log_of_ours_that_lives_it_is(logs: Logs) -> None:
 def test_it_waits_for_what_is_missing_up_to_the_first_tick(logs: Logs) -> None:
     made = readiness(logs, row())
     assert not made.is_reached()
-    logs.heard(OURS, 42, 42, sent_ms=2_000, now=1.0)
-    logs.saw(OURS, 41)
-    made.ticked(OURS, 42)
+    logs.note_report(OURS, 42, 42, sent_ms=2_000, now=1.0)
+    logs.mark_seen(OURS, 41)
+    made.note_tick(OURS, 42)
     assert not made.is_reached()
     # A later tick adds nothing to wait for.
-    made.ticked(OURS, 50)
-    logs.saw(OURS, 42)
+    made.note_tick(OURS, 50)
+    logs.mark_seen(OURS, 42)
     assert made.is_reached()
 
 
@@ -63,5 +63,5 @@ def test_a_log_counts_as_long_as_its_row_moves(
     logs: Logs, version: int, ended: int | None, at: float, ready: bool
 ) -> None:
     made = readiness(logs, row())
-    made.read([row(version=version, ended=ended)], now=at)
+    made.note_directory([row(version=version, ended=ended)], now=at)
     assert made.is_reached() is ready

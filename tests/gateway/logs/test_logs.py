@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.logs.known_log import KnownLog
-from gateway.logs.logs import LogLimits, Logs, ReaderAt
+from gateway.logs.logs import LogLimits, Logs, ReturningReader
 from gateway.wire.position import Copy, Listed, Position, decode, encode, log_hash
 from newsfabric.store.logs import DirectoryRow, Log
 
@@ -68,17 +68,17 @@ def marks(logs: Logs, *of: Log, hours: float = 0.0) -> list[int | None]:
 def test_a_gateway_that_begins_takes_each_log_from_low_or_from_where_it_ended():
     logs = begun(row(OREGON, 17), row(DUBLIN, 17, ended=20))
     for one, first in ((OREGON, 18), (DUBLIN, 21)):
-        assert [logs.has(one, seq) for seq in (1, first - 1, first)] == [True, True, False]
-        assert [logs.gave(one, seq) for seq in (1, first - 1, first)] == [True, True, False]
+        assert [logs.is_done(one, seq) for seq in (1, first - 1, first)] == [True, True, False]
+        assert [logs.was_given(one, seq) for seq in (1, first - 1, first)] == [True, True, False]
     assert logs.missing() == []
     assert marks(logs, OREGON, DUBLIN) == [17, 20]
 
 
 def test_what_was_closed_away_before_it_began_was_given_to_nobody():
     logs = begun(row(DUBLIN, 17, ended=20, voids=[19]))
-    assert [logs.gave(DUBLIN, seq) for seq in (18, 19, 20)] == [True, False, True]
-    assert [logs.stays(DUBLIN, seq) for seq in (18, 19, 20)] == [True, False, True]
-    assert logs.has(DUBLIN, 19)
+    assert [logs.was_given(DUBLIN, seq) for seq in (18, 19, 20)] == [True, False, True]
+    assert [logs.cannot_end_void(DUBLIN, seq) for seq in (18, 19, 20)] == [True, False, True]
+    assert logs.is_done(DUBLIN, 19)
 
 
 @pytest.mark.parametrize("by", ["directory", "tick", "message"])
@@ -87,20 +87,20 @@ def test_a_log_that_it_hears_of_later_is_expected_from_its_first_number(by: str)
     if by == "directory":
         logs.learn(row(OREGON, 4), now=0.0)
     elif by == "tick":
-        logs.heard(OREGON, 4, 4, sent_ms=START_MS, now=0.0)
+        logs.note_report(OREGON, 4, 4, sent_ms=START_MS, now=0.0)
     else:
-        logs.heard(OREGON, 4, 3, sent_ms=START_MS, now=0.0)
-        logs.saw(OREGON, 4)
+        logs.note_report(OREGON, 4, 3, sent_ms=START_MS, now=0.0)
+        logs.mark_seen(OREGON, 4)
     last = 3 if by == "message" else 4
     assert known(logs, OREGON).missing() == [(1, last)]
     assert logs.missing() == [(1, last)]
     assert marks(logs, OREGON) == [0]
-    assert not logs.gave(OREGON, 1)
+    assert not logs.was_given(OREGON, 1)
 
 
 def test_a_log_that_is_known_keeps_its_beginning():
     logs = begun(row(OREGON, 5))
-    logs.saw(OREGON, 6)
+    logs.mark_seen(OREGON, 6)
     logs.begin([DirectoryRow(OREGON, version=START_MS + 4, low=9)], now=0.0)
     assert marks(logs, OREGON) == [6]
     assert logs.missing() == [(7, 9)]
@@ -108,41 +108,41 @@ def test_a_log_that_is_known_keeps_its_beginning():
 
 def test_a_log_of_which_only_a_message_came_is_silent_from_the_start():
     logs = begun()
-    logs.saw(OREGON, 1)
-    assert [one.heard_at for one in logs] == [-math.inf]
+    logs.mark_seen(OREGON, 1)
+    assert [one.last_report_at for one in logs] == [-math.inf]
 
 
 # Unknown logs.
 
 
 def test_of_a_log_that_isnt_known_nothing_is_here():
-    assert not begun().has(log(-100), 1)
-    assert not begun().has(OREGON, 1)
+    assert not begun().is_done(log(-100), 1)
+    assert not begun().is_done(OREGON, 1)
 
 
 def test_what_isnt_known_and_began_more_than_six_hours_before_is_past_and_settled():
     logs = begun()
     # And half a minute more, for the difference of clocks.
     old, young = log(-6, ms=-30_001), log(-6, ms=-30_000)
-    assert (logs.gave(old, 1), logs.stays(old, 1)) == (True, True)
-    assert (logs.gave(young, 1), logs.stays(young, 1)) == (False, False)
+    assert (logs.was_given(old, 1), logs.cannot_end_void(old, 1)) == (True, True)
+    assert (logs.was_given(young, 1), logs.cannot_end_void(young, 1)) == (False, False)
 
 
 def test_what_isnt_known_is_past_by_the_time_at_which_the_directory_was_read_last():
     logs = begun()
     one = log(-5)
-    assert not logs.gave(one, 1)
+    assert not logs.was_given(one, 1)
     logs.directory_read(one.epoch + 6 * HOUR + 30_000, now=0.0)
-    assert (logs.gave(one, 1), logs.stays(one, 1)) == (False, False)
+    assert (logs.was_given(one, 1), logs.cannot_end_void(one, 1)) == (False, False)
     logs.directory_read(one.epoch + 6 * HOUR + 30_001, now=0.0)
-    assert (logs.gave(one, 1), logs.stays(one, 1)) == (True, True)
+    assert (logs.was_given(one, 1), logs.cannot_end_void(one, 1)) == (True, True)
 
 
 def test_what_is_known_is_no_past_because_it_is_old():
     old = log(-100)
     logs = begun(row(old, 5))
-    assert [logs.gave(old, seq) for seq in (5, 6)] == [True, False]
-    assert [logs.stays(old, seq) for seq in (5, 6)] == [True, False]
+    assert [logs.was_given(old, seq) for seq in (5, 6)] == [True, False]
+    assert [logs.cannot_end_void(old, seq) for seq in (5, 6)] == [True, False]
 
 
 # Void numbers.
@@ -150,25 +150,25 @@ def test_what_is_known_is_no_past_because_it_is_old():
 
 def test_void_numbers_are_neither_missing_nor_given():
     logs = begun(row(OREGON))
-    logs.heard(OREGON, 4, 4, sent_ms=START_MS, now=0.0)
-    logs.saw(OREGON, 1)
-    logs.saw(OREGON, 4)
+    logs.note_report(OREGON, 4, 4, sent_ms=START_MS, now=0.0)
+    logs.mark_seen(OREGON, 1)
+    logs.mark_seen(OREGON, 4)
     assert logs.missing() == [(2, 3)]
     logs.skip(OREGON, 2, 2)
     assert logs.missing() == [(3, 3)]
-    assert [logs.gave(OREGON, seq) for seq in (1, 2, 3, 4)] == [True, False, False, True]
-    assert [logs.has(OREGON, seq) for seq in (1, 2, 3, 4)] == [True, True, False, True]
+    assert [logs.was_given(OREGON, seq) for seq in (1, 2, 3, 4)] == [True, False, False, True]
+    assert [logs.is_done(OREGON, seq) for seq in (1, 2, 3, 4)] == [True, True, False, True]
     assert marks(logs, OREGON) == [2]
 
 
 def test_a_void_number_that_a_position_covers_is_none_that_its_reader_has():
     logs = begun(row(OREGON), row(DUBLIN))
-    logs.saw(OREGON, 1)
+    logs.mark_seen(OREGON, 1)
     logs.learn(DirectoryRow(DUBLIN, version=START_MS + 4, low=0, ended=2, voids=((1, 1),)), now=0.0)
     position = has({DUBLIN: 2})
-    reader = ReaderAt(position, logs)
-    assert reader.lacks([Copy(DUBLIN, 1, START_MS), Copy(OREGON, 1, START_MS)])
-    assert not reader.lacks([Copy(DUBLIN, 2, START_MS), Copy(OREGON, 1, START_MS)])
+    reader = ReturningReader(position, logs)
+    assert reader.may_lack([Copy(DUBLIN, 1, START_MS), Copy(OREGON, 1, START_MS)])
+    assert not reader.may_lack([Copy(DUBLIN, 2, START_MS), Copy(OREGON, 1, START_MS)])
 
 
 # Positions.
@@ -182,9 +182,9 @@ def has(listed: dict[Log, int], *, hours: float = 0.0) -> Position:
 
 def test_a_position_has_the_mark_of_each_log_and_the_time_of_what_comes_after_it():
     logs = begun(row(OREGON, 3), row(DUBLIN))
-    logs.heard(OREGON, 4, 3, sent_ms=START_MS + 7_000, now=7.0)
-    logs.saw(OREGON, 4)
-    logs.saw(DUBLIN, 2)
+    logs.note_report(OREGON, 4, 3, sent_ms=START_MS + 7_000, now=7.0)
+    logs.mark_seen(OREGON, 4)
+    logs.mark_seen(DUBLIN, 2)
     position = decode(logs.listing.token(START_MS + 9_000))
     assert position == Position(
         START_MS + 9_000,
@@ -196,14 +196,14 @@ def test_a_position_has_the_mark_of_each_log_and_the_time_of_what_comes_after_it
 
 
 def test_logs_that_are_young_or_unfinished_are_listed_and_old_whole_ones_are_left_out():
-    old_whole, old_going_on, old_lacking = (log(-9, router=f"router-{n}") for n in range(3))
+    old_whole, old_going_on, old_incomplete = (log(-9, router=f"router-{n}") for n in range(3))
     young_whole = log(-5)
     logs = begun(row(old_whole, ended=7), row(old_going_on, 7), row(young_whole, ended=7))
-    logs.learn(row(old_lacking, 1, ended=2), now=0.0)
-    every = (old_whole, old_going_on, old_lacking, young_whole)
+    logs.learn(row(old_incomplete, 1, ended=2), now=0.0)
+    every = (old_whole, old_going_on, old_incomplete, young_whole)
     assert marks(logs, *every) == [None, 7, 0, 7]
-    logs.saw(old_lacking, 1)
-    logs.saw(old_lacking, 2)
+    logs.mark_seen(old_incomplete, 1)
+    logs.mark_seen(old_incomplete, 2)
     # It is whole now; the list is made again when the directory is read.
     logs.directory_read(START_MS + 1_000, now=0.0)
     assert marks(logs, *every) == [None, 7, None, 7]
@@ -252,7 +252,7 @@ def test_a_positions_time_is_an_hour_after_the_directory_was_read_at_most():
     assert told(logs, 2.5).time_ms - START_MS == 2.5 * HOUR
     assert told(logs, 30).time_ms - START_MS == 3 * HOUR
     # The clocks of a region that is heard are behind.
-    logs.heard(OREGON, 1, 1, sent_ms=START_MS + HOUR, now=0.0)
+    logs.note_report(OREGON, 1, 1, sent_ms=START_MS + HOUR, now=0.0)
     logs.directory_read(START_MS + 2 * HOUR, now=0.0)
     assert told(logs, 30).time_ms - START_MS == 2 * HOUR
 
@@ -264,9 +264,9 @@ def test_a_position_is_told_again_for_a_second_or_until_something_comes():
     assert decode(logs.listing.token(START_MS + 6_000)).time_ms == START_MS + 6_000
     # The clock was set back.
     assert decode(logs.listing.token(START_MS + 5_500)).time_ms == START_MS + 5_500
-    logs.saw(OREGON, 1)
+    logs.mark_seen(OREGON, 1)
     assert decode(logs.listing.token(START_MS + 5_501)).time_ms == START_MS + 5_501
-    logs.heard(OREGON, 1, 1, sent_ms=START_MS + 5_000, now=5.0)
+    logs.note_report(OREGON, 1, 1, sent_ms=START_MS + 5_000, now=5.0)
     assert decode(logs.listing.token(START_MS + 5_502)).listed == {
         log_hash(OREGON): Listed(1, START_MS + 4_502)
     }
@@ -299,7 +299,7 @@ def test_a_position_covers_what_was_given_without_a_hole_and_nothing_that_is_yet
 ):
     logs = begun(*begins)
     for one, seq in seen:
-        logs.saw(one, seq)
+        logs.mark_seen(one, seq)
     for entry in learnt:
         logs.learn(entry, now=0.0)
     logs.directory_read(START_MS + int(hours * HOUR), now=0.0)
@@ -311,7 +311,7 @@ def test_a_position_covers_what_was_given_without_a_hole_and_nothing_that_is_yet
             assert covered[: known.extent.certain] == list(range(1, known.extent.certain + 1))
         else:
             assert covered == list(range(1, known.mark + 1))
-        assert all(logs.has(known.log, n) for n in covered if n <= known.extent.certain)
+        assert all(logs.is_done(known.log, n) for n in covered if n <= known.extent.certain)
 
 
 @given(
@@ -332,11 +332,11 @@ def test_the_token_says_what_was_seen_until_then(steps: list[tuple[str, Log, int
     for step, one, seq, ms in steps:
         wall_ms += ms
         if step == "saw":
-            logs.saw(one, seq)
+            logs.mark_seen(one, seq)
         elif step == "skip" and logs.find(one) is not None:
             logs.skip(one, seq, seq + 1)
         elif step == "heard":
-            logs.heard(one, seq, seq, sent_ms=wall_ms - 500, now=0.0)
+            logs.note_report(one, seq, seq, sent_ms=wall_ms - 500, now=0.0)
         elif step == "learn":
             logs.learn(DirectoryRow(one, version=wall_ms + seq, low=seq, ended=seq), now=0.0)
         elif step == "read":
@@ -381,11 +381,11 @@ def test_a_message_is_wanted_if_a_copy_was_given_and_none_is_had_that_stays_one(
 ):
     logs = begun(*map(row, KNOWN))
     for one, seq in seen:
-        logs.saw(one, seq)
+        logs.mark_seen(one, seq)
     for one, seq in voids:
         logs.skip(one, seq, seq)
     for one, low in zip(KNOWN, lows, strict=True):
-        logs.heard(one, low, low, sent_ms=START_MS, now=0.0)
+        logs.note_report(one, low, low, sent_ms=START_MS, now=0.0)
     # Of the two unknown logs, log(-9) is past and log(1) is not.
     passed = set(voids) - set(seen)
     given_ = {place for place in seen if place not in passed} | {(log(-9), n) for n in range(6)}
@@ -396,7 +396,7 @@ def test_a_message_is_wanted_if_a_copy_was_given_and_none_is_had_that_stays_one(
     # No number given here was read from a store.
     had = covered & (settled | given_)
     wanted = not had and bool({copy[:2] for copy in copies} & given_)
-    assert ReaderAt(position, logs).lacks(copies) is wanted
+    assert ReturningReader(position, logs).may_lack(copies) is wanted
 
 
 @pytest.mark.parametrize(
@@ -419,7 +419,10 @@ def test_what_is_wanted_in_numbers(copies: list[tuple[Log, int]], wanted: bool):
     """Oregon has given 1 to 3 here, low 3; Dublin 1, low 1. The reader has 2 of each."""
     logs = begun(row(OREGON, 3), row(DUBLIN, 1))
     position = has({OREGON: 2, DUBLIN: 2})
-    assert ReaderAt(position, logs).lacks([Copy(*place, START_MS) for place in copies]) is wanted
+    assert (
+        ReturningReader(position, logs).may_lack([Copy(*place, START_MS) for place in copies])
+        is wanted
+    )
 
 
 def test_what_was_given_before_its_log_was_closed_without_it_is_given_to_whoever_joins():
@@ -427,24 +430,24 @@ def test_what_was_given_before_its_log_was_closed_without_it_is_given_to_whoever
     log is known to have ended at 4, covers it: as void, or by the log's age."""
     for position in (has({DUBLIN: 5}), has({}, hours=7)):
         logs = begun(row(DUBLIN, 4))
-        known(logs, DUBLIN).doubt(5)
-        logs.saw(DUBLIN, 5)
-        copies, reader = [Copy(DUBLIN, 5, START_MS)], ReaderAt(position, logs)
-        assert reader.lacks(copies)
+        known(logs, DUBLIN).note_may_end_void(5)
+        logs.mark_seen(DUBLIN, 5)
+        copies, reader = [Copy(DUBLIN, 5, START_MS)], ReturningReader(position, logs)
+        assert reader.may_lack(copies)
         assert not reader.has_all(DUBLIN, 5)
         assert reader.has_all(DUBLIN, 4)
         logs.learn(DirectoryRow(DUBLIN, version=START_MS + 9, low=4, ended=4), now=0.0)
-        assert reader.lacks(copies)
+        assert reader.may_lack(copies)
         assert not reader.has_all(DUBLIN, 5)
 
 
 def test_a_reader_has_what_was_given_beyond_low_once_its_log_was_closed_behind_it():
     logs = begun(row(DUBLIN, 4))
-    known(logs, DUBLIN).doubt(5)
-    logs.saw(DUBLIN, 5)
+    known(logs, DUBLIN).note_may_end_void(5)
+    logs.mark_seen(DUBLIN, 5)
     logs.learn(DirectoryRow(DUBLIN, version=START_MS + 9, low=4, ended=6), now=0.0)
-    reader = ReaderAt(has({DUBLIN: 5}), logs)
-    assert not reader.lacks([Copy(DUBLIN, 5, START_MS)])
+    reader = ReturningReader(has({DUBLIN: 5}), logs)
+    assert not reader.may_lack([Copy(DUBLIN, 5, START_MS)])
     assert reader.has_all(DUBLIN, 5)
 
 
@@ -454,21 +457,21 @@ def test_a_reader_has_what_was_given_beyond_low_once_its_log_was_closed_behind_i
 def test_tops_are_the_highest_numbers_seen_or_past_of_logs_that_have_any():
     third = log(1)
     logs = begun(row(OREGON, 5), row(DUBLIN), row(third))
-    assert logs.tops() == {OREGON: 5}
-    logs.saw(DUBLIN, 9)
-    assert logs.tops() == {OREGON: 5, DUBLIN: 9}
+    assert logs.highest_numbers() == {OREGON: 5}
+    logs.mark_seen(DUBLIN, 9)
+    assert logs.highest_numbers() == {OREGON: 5, DUBLIN: 9}
     logs.skip(OREGON, 6, 7)
-    assert logs.tops() == {OREGON: 7, DUBLIN: 9}
-    logs.heard(third, 3, 3, sent_ms=START_MS, now=0.0)
-    assert logs.tops() == {OREGON: 7, DUBLIN: 9}
+    assert logs.highest_numbers() == {OREGON: 7, DUBLIN: 9}
+    logs.note_report(third, 3, 3, sent_ms=START_MS, now=0.0)
+    assert logs.highest_numbers() == {OREGON: 7, DUBLIN: 9}
 
 
 def test_tops_are_shared_until_something_is_seen():
     logs = begun(row(OREGON, 5))
-    first = logs.tops()
-    assert logs.tops() is first
-    logs.saw(OREGON, 6)
-    assert (first, logs.tops()) == ({OREGON: 5}, {OREGON: 6})
+    first = logs.highest_numbers()
+    assert logs.highest_numbers() is first
+    logs.mark_seen(OREGON, 6)
+    assert (first, logs.highest_numbers()) == ({OREGON: 5}, {OREGON: 6})
 
 
 def test_unfinished_are_all_that_arent_whole():
@@ -490,8 +493,8 @@ def test_beyond_a_bound_whole_logs_of_long_ago_are_forgotten_those_that_began_fi
     assert {known.log for known in logs} == set(whole[2:])
     # The answers stay the same, since these logs are past.
     for one in whole:
-        assert logs.gave(one, 7)
-        assert logs.stays(one, 7)
+        assert logs.was_given(one, 7)
+        assert logs.cannot_end_void(one, 7)
         assert told(logs).covers(one, 7)
 
 
@@ -507,7 +510,7 @@ def test_what_is_unfinished_young_or_was_closed_with_voids_is_kept_beyond_the_bo
     )
     logs.directory_read(START_MS, now=0.0)
     assert {known.log for known in logs} == {unfinished, voids, young}
-    assert not logs.gave(voids, 6)
+    assert not logs.was_given(voids, 6)
 
 
 @given(begins=ROWS, seen=PLACES, voids=PLACES, learnt=ROWS, then=PLACES)
@@ -520,27 +523,29 @@ def test_a_successor_goes_on_as_if_it_had_been_there_all_the_time(
 ):
     logs = begun(*begins)
     for one, seq in seen:
-        logs.heard(one, seq, seq - 1, sent_ms=one.epoch + seq * 10_000, now=0.0)
-        logs.saw(one, seq)
+        logs.note_report(one, seq, seq - 1, sent_ms=one.epoch + seq * 10_000, now=0.0)
+        logs.mark_seen(one, seq)
     for one, seq in voids:
         if logs.find(one) is not None:
             logs.skip(one, seq, seq)
     for entry in learnt:
         logs.learn(entry, now=0.0)
     successor = Logs(START_MS)
-    successor.take(logs.left(), now=0.0)
-    assert successor.left() == logs.left()
+    successor.restore(logs.snapshot(), now=0.0)
+    assert successor.snapshot() == logs.snapshot()
     for each in (logs, successor):
         for one, seq in then:
-            each.saw(one, seq)
+            each.mark_seen(one, seq)
     numbers = [(one, seq) for one in SIX for seq in range(1, 9)]
-    for ask in ("has", "gave"):
+    for ask in ("is_done", "was_given"):
         answers = [[getattr(each, ask)(*place) for place in numbers] for each in (logs, successor)]
         assert answers[0] == answers[1]
     # The successor doesn't know which numbers were received and which were read.
-    assert all(logs.stays(*place) for place in numbers if successor.stays(*place))
+    assert all(
+        logs.cannot_end_void(*place) for place in numbers if successor.cannot_end_void(*place)
+    )
     assert successor.missing() == logs.missing()
-    assert successor.tops() == logs.tops()
+    assert successor.highest_numbers() == logs.highest_numbers()
     # Times of numbers beyond the mark are forgotten: at most, it reads from an earlier time.
     ours, its = told(logs, 2), told(successor, 2)
     assert [(hash_, one.mark) for hash_, one in its.listed.items()] == [
@@ -551,9 +556,9 @@ def test_a_successor_goes_on_as_if_it_had_been_there_all_the_time(
 
 def test_what_another_process_has_left_counts_and_the_directory_adds_the_others():
     before = begun(row(OREGON, 3))
-    before.saw(OREGON, 5)
+    before.mark_seen(OREGON, 5)
     logs = Logs(START_MS + HOUR)
-    logs.take(before.left(), now=0.0)
+    logs.restore(before.snapshot(), now=0.0)
     logs.begin([DirectoryRow(OREGON, version=START_MS + 9, low=8), row(DUBLIN, 6)], now=0.0)
     oregon = known(logs, OREGON)
     assert (oregon.mark, oregon.missing()) == (3, [(4, 4), (6, 8)])
@@ -567,12 +572,12 @@ def test_whoever_may_lack_something_of_a_log_that_is_forgotten_is_not_told_that_
     gone, kept = log(-10), log(-1, router="oregon-router-2")
     logs = begun(row(gone, 7, ended=7), row(kept, 3), logs=1)
     old = Position(START_MS - 9 * HOUR, {log_hash(gone): Listed(3, START_MS - 10 * HOUR)})
-    assert not ReaderAt(old, logs).may_lack_forgotten()
+    assert not ReturningReader(old, logs).may_lack_forgotten()
     logs.directory_read(START_MS, now=0.0)
-    assert (logs.find(gone), ReaderAt(old, logs).may_lack_forgotten()) == (None, True)
+    assert (logs.find(gone), ReturningReader(old, logs).may_lack_forgotten()) == (None, True)
     # Six hours after it began, every position that doesn't list it covers all of it.
-    for hours, is_lacking in ((-4.01, True), (-4.0, False)):
+    for hours, may_lack in ((-4.01, True), (-4.0, False)):
         later = Position(START_MS + int(hours * HOUR), {log_hash(kept): Listed(1, START_MS)})
-        assert ReaderAt(later, logs).may_lack_forgotten() is is_lacking
+        assert ReturningReader(later, logs).may_lack_forgotten() is may_lack
     lists_it = Position(START_MS, {log_hash(gone): Listed(3, START_MS - 10 * HOUR)})
-    assert ReaderAt(lists_it, logs).may_lack_forgotten()
+    assert ReturningReader(lists_it, logs).may_lack_forgotten()

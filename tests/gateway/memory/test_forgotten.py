@@ -8,7 +8,7 @@ from envelopes import START_MS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.memory.forgotten import Forgotten
+from gateway.memory.forgotten import ForgottenVector
 from gateway.wire.position import Listed, Position, log_hash
 from newsfabric.store.logs import Log
 
@@ -31,62 +31,62 @@ def many(count: int) -> list[Log]:
 
 
 def test_a_memory_that_was_there_from_the_start_lacks_nothing() -> None:
-    assert Forgotten().lacks(at({}).covers) == []
+    assert ForgottenVector().incomplete_logs(at({}).covers) == []
 
 
 def test_what_was_seen_before_the_memory_was_made_is_lacked_until_a_position_covers_it() -> None:
-    forgotten = Forgotten(lambda: {OREGON: 7, DUBLIN: 2})
-    assert forgotten.lacks(at({}).covers) == [OREGON, DUBLIN]
-    assert forgotten.lacks(at({OREGON: 6, DUBLIN: 2}).covers) == [OREGON]
-    assert forgotten.lacks(at({OREGON: 7, DUBLIN: 2}).covers) == []
+    forgotten = ForgottenVector(lambda: {OREGON: 7, DUBLIN: 2})
+    assert forgotten.incomplete_logs(at({}).covers) == [OREGON, DUBLIN]
+    assert forgotten.incomplete_logs(at({OREGON: 6, DUBLIN: 2}).covers) == [OREGON]
+    assert forgotten.incomplete_logs(at({OREGON: 7, DUBLIN: 2}).covers) == []
 
 
 def test_a_log_that_began_six_hours_before_the_position_isnt_lacked() -> None:
-    forgotten = Forgotten(lambda: {OLD: 5, OREGON: 1})
-    assert forgotten.lacks(at({}).covers) == [OREGON]
-    assert forgotten.lacks(at({}, time_ms=OLD.epoch + 60_000).covers) == [OLD, OREGON]
+    forgotten = ForgottenVector(lambda: {OLD: 5, OREGON: 1})
+    assert forgotten.incomplete_logs(at({}).covers) == [OREGON]
+    assert forgotten.incomplete_logs(at({}, time_ms=OLD.epoch + 60_000).covers) == [OLD, OREGON]
 
 
 def test_what_is_trimmed_is_lacked_by_its_log_alone() -> None:
-    forgotten = Forgotten()
+    forgotten = ForgottenVector()
     forgotten.add(OREGON, 4)
     forgotten.add(OREGON, 9)
     forgotten.add(OREGON, 5)
-    assert forgotten.lacks(at({OREGON: 8, DUBLIN: 0}).covers) == [OREGON]
-    assert forgotten.lacks(at({OREGON: 9, DUBLIN: 0}).covers) == []
+    assert forgotten.incomplete_logs(at({OREGON: 8, DUBLIN: 0}).covers) == [OREGON]
+    assert forgotten.incomplete_logs(at({OREGON: 9, DUBLIN: 0}).covers) == []
 
 
 def test_what_is_trimmed_from_below_what_was_lacked_changes_nothing() -> None:
-    forgotten = Forgotten(lambda: {OREGON: 7})
+    forgotten = ForgottenVector(lambda: {OREGON: 7})
     forgotten.add(OREGON, 5)
-    assert forgotten.lacks(at({OREGON: 6}).covers) == [OREGON]
-    assert forgotten.lacks(at({OREGON: 7}).covers) == []
+    assert forgotten.incomplete_logs(at({OREGON: 6}).covers) == [OREGON]
+    assert forgotten.incomplete_logs(at({OREGON: 7}).covers) == []
 
 
 def test_what_is_seen_later_isnt_lacked() -> None:
     tops = {OREGON: 7}
-    forgotten = Forgotten(lambda: dict(tops))
+    forgotten = ForgottenVector(lambda: dict(tops))
     tops[OREGON] = 20
-    assert forgotten.lacks(at({OREGON: 7}).covers) == []
+    assert forgotten.incomplete_logs(at({OREGON: 7}).covers) == []
 
 
 def test_of_more_than_64_logs_all_that_was_seen_by_then_counts_as_forgotten() -> None:
     logs = many(65)
     tops = dict.fromkeys(logs, 3) | {DUBLIN: 8}
     seen: dict[Log, int] = {}
-    forgotten = Forgotten(lambda: dict(seen))
+    forgotten = ForgottenVector(lambda: dict(seen))
     seen |= tops
     for log in logs[:64]:
         forgotten.add(log, 1)
-    assert forgotten.lacks(at({}).covers) == logs[:64]
-    assert forgotten.lacks(at(dict.fromkeys(logs, 1)).covers) == []
+    assert forgotten.incomplete_logs(at({}).covers) == logs[:64]
+    assert forgotten.incomplete_logs(at(dict.fromkeys(logs, 1)).covers) == []
     forgotten.add(logs[64], 1)
-    assert forgotten.lacks(at(dict.fromkeys(logs, 1)).covers) == [*logs, DUBLIN]
-    assert forgotten.lacks(at(tops).covers) == []
+    assert forgotten.incomplete_logs(at(dict.fromkeys(logs, 1)).covers) == [*logs, DUBLIN]
+    assert forgotten.incomplete_logs(at(tops).covers) == []
     # From there on as before.
     forgotten.add(OREGON, 2)
     forgotten.add(logs[0], 4)
-    assert forgotten.lacks(at(tops).covers) == [logs[0], OREGON]
+    assert forgotten.incomplete_logs(at(tops).covers) == [logs[0], OREGON]
 
 
 SOME = many(70)
@@ -112,14 +112,14 @@ def test_it_never_says_that_less_was_forgotten_than_was(
 
     for log, seq in before:
         see(log, seq)
-    forgotten = Forgotten(lambda: dict(seen))
+    forgotten = ForgottenVector(lambda: dict(seen))
     for log, seq in (*since, *more):
         see(log, seq)
     for log, seq in since:
         forgotten.add(log, seq)
     position = at(has)
     lacked = {log for log, seq in (*before, *since) if not position.covers(log, seq)}
-    found = forgotten.lacks(position.covers)
+    found = forgotten.incomplete_logs(position.covers)
     assert lacked <= set(found)
     assert len(found) == len(set(found))
     if len({log for log, _ in since}) <= 64:

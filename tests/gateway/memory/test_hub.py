@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gateway.logs.logs import Logs, ReaderAt
+from gateway.logs.logs import Logs, ReturningReader
 from gateway.memory.hub import Dropped, Hub, HubLimits
-from gateway.memory.kept_topics import Subscription
-from gateway.wire.frames import Variant
+from gateway.memory.kept_topics import TopicSubscription
+from gateway.wire.frames import Framing
 from gateway.wire.position import UNKNOWN, Copy, Position, decode
 from gateway.wire.publication import Publication
 from newsfabric.closing import CloseReason
@@ -36,7 +36,7 @@ TABLE = TopicTable(
 class Taker:
     """A subscriber that keeps all it is given."""
 
-    variant = Variant.RAW
+    framing = Framing.RAW
 
     def __init__(self, transport: str = "websocket") -> None:
         self.transport = transport
@@ -50,7 +50,7 @@ class Taker:
         raise AssertionError(reason)
 
 
-class Clock:
+class MonotonicClock:
     """A monotonic clock that a test moves."""
 
     def __init__(self) -> None:
@@ -61,14 +61,20 @@ class Clock:
 
 
 def hub(
-    low: int = 0, *, clock: Clock | None = None, drops: list[Dropped] | None = None, **limits: Any
+    low: int = 0,
+    *,
+    clock: MonotonicClock | None = None,
+    drops: list[Dropped] | None = None,
+    **limits: Any,
 ) -> Hub:
     """Return a hub that began when Oregon had routed ``low`` messages, which are past. ``drops``
     gets the reasons of dropped envelopes."""
     logs = Logs(START_MS)
     logs.begin([DirectoryRow(OREGON, low=low)], now=NOW)
     noted = [] if drops is None else drops
-    return Hub(TABLE, logs, HubLimits(**limits), clock=clock or Clock(), dropped=noted.append)
+    return Hub(
+        TABLE, logs, HubLimits(**limits), clock=clock or MonotonicClock(), dropped=noted.append
+    )
 
 
 def copy(number: int, **fields: Any) -> Envelope:
@@ -127,14 +133,14 @@ def test_a_copy_is_not_published_whatever_log_it_comes_by() -> None:
     box = hub(drops=drops)
     assert publish(box, 1) is not None
     assert box.offer(copy(1, seq=3), NOW) is None
-    assert (drops, len(box.seen)) == ([Dropped.COPY], 1)
-    assert box.logs.gave(DUBLIN, 3)
+    assert (drops, len(box.seen)) == ([Dropped.DUPLICATE], 1)
+    assert box.logs.was_given(DUBLIN, 3)
     (kept,) = box.memory("news.breaking").messages(NOW)
     assert kept.copies == [Copy(OREGON, 1, START_MS), Copy(DUBLIN, 3, START_MS)]
 
 
 def test_a_number_that_was_seen_or_is_past_is_not_published_again() -> None:
-    clock = Clock()
+    clock = MonotonicClock()
     drops: list[Dropped] = []
     box = hub(low=2, clock=clock, drops=drops, identity_seconds=60)
     publish(box, 3, topic="tick.a")
@@ -143,7 +149,7 @@ def test_a_number_that_was_seen_or_is_past_is_not_published_again() -> None:
     later = NOW + 10_000
     assert publish(box, 3, topic="tick.a", now=later) is None
     assert publish(box, 2, now=later) is None
-    assert drops == [Dropped.COPY, Dropped.COPY]
+    assert drops == [Dropped.DUPLICATE, Dropped.DUPLICATE]
     assert publish(box, 4, now=later) is not None
 
 
@@ -162,13 +168,13 @@ def test_a_copy_with_another_body_is_counted_while_the_first_is_remembered() -> 
     publish(box, 1, message_id="a", body=b'"first"')
     for router, body in (("dublin-router-1", b'"first"'), ("dublin-router-2", b'"second"')):
         assert publish(box, 1, router=router, message_id="a", body=body) is None
-    assert drops == [Dropped.COPY, Dropped.DIFFERING]
+    assert drops == [Dropped.DUPLICATE, Dropped.DIFFERING]
     found = box.memory("news.breaking").messages(NOW)
     assert [p.envelope.body for p in found] == [b'"first"']
 
 
 def test_a_copy_is_known_as_long_as_its_message_is_remembered() -> None:
-    clock = Clock()
+    clock = MonotonicClock()
     box = hub(clock=clock, identity_seconds=60)
     publish(box, 1)
     clock.now += 10_000
@@ -182,7 +188,7 @@ def test_a_copy_is_known_as_long_as_its_message_is_remembered() -> None:
 @pytest.mark.promise("D1")
 @pytest.mark.parametrize("step", [3_600, -3_600], ids=["forward", "back"])
 def test_a_copy_is_known_for_its_time_whatever_the_machines_clock_does(step: int) -> None:
-    clock = Clock()
+    clock = MonotonicClock()
     box = hub(clock=clock, identity_seconds=900)
     publish(box, 1, topic="tick.a")
     clock.now += 800
@@ -297,7 +303,7 @@ def test_a_rewind_by_time_is_covered_if_memory_reaches_further_back() -> None:
 def test_the_stores_past_goes_before_what_came_live() -> None:
     box = hub(low=2)
     publish(box, 3, at=3)
-    box.warm("news.breaking", [envelope(n, at=n) for n in (1, 2, 3)], [], complete=True, now=NOW)
+    box.seed("news.breaking", [envelope(n, at=n) for n in (1, 2, 3)], [], complete=True, now=NOW)
     found = box.memory("news.breaking").newest(100, NOW)
     assert (seqs(found.publications), found.covered) == ([1, 2, 3], True)
     assert [p.position is None for p in found.publications] == [True, True, False]
@@ -306,7 +312,7 @@ def test_the_stores_past_goes_before_what_came_live() -> None:
 def test_only_as_much_of_the_past_is_taken_as_is_kept() -> None:
     box = hub(low=19)
     publish(box, 20, at=20)
-    box.warm("news.breaking", [envelope(n, at=n) for n in range(1, 11)], [], complete=True, now=NOW)
+    box.seed("news.breaking", [envelope(n, at=n) for n in range(1, 11)], [], complete=True, now=NOW)
     found = box.memory("news.breaking").newest(100, NOW)
     assert (seqs(found.publications), found.covered) == ([7, 8, 9, 10, 20], False)
 
@@ -314,7 +320,7 @@ def test_only_as_much_of_the_past_is_taken_as_is_kept() -> None:
 def test_a_copy_of_a_seeded_message_is_not_published_though_the_message_is_forgotten() -> None:
     box = hub(low=1)
     publish(box, 50)
-    box.warm("news.breaking", [envelope(1)], [], complete=True, now=NOW)
+    box.seed("news.breaking", [envelope(1)], [], complete=True, now=NOW)
     assert box.offer(copy(1), NOW) is None
     for n in range(60, 70):
         publish(box, n)
@@ -323,7 +329,7 @@ def test_a_copy_of_a_seeded_message_is_not_published_though_the_message_is_forgo
 
 def test_so_is_a_copy_of_one_that_was_seeded_when_it_was_hours_old() -> None:
     box, later = hub(low=1), NOW + 7_200
-    box.warm("news.breaking", [envelope(1)], [], complete=True, now=later)
+    box.seed("news.breaking", [envelope(1)], [], complete=True, now=later)
     for n in range(60, 70):
         publish(box, n, now=later)
     assert box.memory("news.breaking").find(envelope(1).identity) is None
@@ -336,7 +342,7 @@ def test_what_the_store_has_before_the_feed_comes_live_to_those_who_are_there() 
     box.topics.subscribe("news.breaking", taker)
     publish(box, 1)
     stored = [envelope(1), envelope(2, at=2)]
-    box.warm("news.breaking", stored, stored, complete=True, now=NOW)
+    box.seed("news.breaking", stored, stored, complete=True, now=NOW)
     assert seqs(box.memory("news.breaking").newest(9, NOW).publications) == [1]
     publish(box, 2, at=2)
     assert taker.got == [1, 2]
@@ -348,7 +354,7 @@ def test_a_log_of_long_ago_that_isnt_known_is_past() -> None:
     old, young = START_MS - 6 * 3_600_000 - 30_001, START_MS - 6 * 3_600_000
     assert box.was_given(envelope(1, epoch=old))
     assert not box.was_given(envelope(1, epoch=young))
-    box.warm("news.breaking", [envelope(1, epoch=old)], [], complete=True, now=NOW)
+    box.seed("news.breaking", [envelope(1, epoch=old)], [], complete=True, now=NOW)
     assert seqs(box.memory("news.breaking").newest(9, NOW).publications) == [1]
 
 
@@ -359,7 +365,7 @@ def test_latest_versions_of_the_store_fill_up_and_never_replace_newer_ones() -> 
         envelope(2, at=2, key="a", version=2),
         envelope(3, at=3, key="b", version=1),
     ]
-    box.warm("news.breaking", [], stored, complete=False, now=NOW)
+    box.seed("news.breaking", [], stored, complete=False, now=NOW)
     assert seqs(box.memory("news.breaking").with_latest([], NOW)) == [3, 10]
 
 
@@ -368,54 +374,54 @@ def test_of_what_the_store_has_the_past_counts() -> None:
     for n in (5, 6):
         publish(box, n, at=n)
     stored = [envelope(n, at=n) for n in (3, 4, 5, 7)]
-    assert seqs(box.past("news.breaking", stored, NOW)) == [3, 4, 5]
+    assert seqs(box.take_past("news.breaking", stored, NOW)) == [3, 4, 5]
     # A topic of which nothing is remembered.
-    assert seqs(box.past("news.quiet", stored, NOW)) == [3, 4, 5]
+    assert seqs(box.take_past("news.quiet", stored, NOW)) == [3, 4, 5]
 
 
 def test_what_a_reader_was_given_of_the_store_isnt_published_by_another_copy() -> None:
     box, taker = hub(low=1), Taker()
     box.topics.subscribe("news.breaking", taker)
-    assert seqs(box.past("news.breaking", [envelope(1)], NOW)) == [1]
-    assert box.knows(copy(1))
+    assert seqs(box.take_past("news.breaking", [envelope(1)], NOW)) == [1]
+    assert box.was_published(copy(1))
     assert box.offer(copy(1, seq=7), NOW) is None
     assert taker.got == []
-    assert box.logs.gave(DUBLIN, 7)
+    assert box.logs.was_given(DUBLIN, 7)
 
 
 def test_what_the_store_has_and_readers_here_werent_given_is_left_to_the_feed() -> None:
     box = hub(low=1)
-    assert box.past("news.breaking", [envelope(2), copy(1)], NOW) == []
-    assert not box.knows(envelope(2))
+    assert box.take_past("news.breaking", [envelope(2), copy(1)], NOW) == []
+    assert not box.was_published(envelope(2))
     assert publish(box, 2) is not None
 
 
 def test_a_rewind_of_hours_notes_no_identities() -> None:
-    clock = Clock()
+    clock = MonotonicClock()
     box = hub(low=1, clock=clock)
     window = box.limits.identity_seconds
     told_ms = START_MS + int(window * 1000)
-    box.logs.times.told("oregon", told_ms + 1, clock())
-    box.past("news.breaking", [envelope(1)], NOW + window + 1)
+    box.logs.times.note_report("oregon", told_ms + 1, clock())
+    box.take_past("news.breaking", [envelope(1)], NOW + window + 1)
     assert len(box.seen) == 0
-    box.past("news.breaking", [envelope(1)], NOW + window)
+    box.take_past("news.breaking", [envelope(1)], NOW + window)
     assert len(box.seen) == 1
 
 
 def test_a_clock_that_is_ahead_makes_no_message_old() -> None:
-    clock = Clock()
+    clock = MonotonicClock()
     box = hub(low=1, clock=clock)
-    box.logs.times.told("oregon", START_MS + 60_000, clock())
-    box.past("news.breaking", [envelope(1)], NOW + 7_200)
+    box.logs.times.note_report("oregon", START_MS + 60_000, clock())
+    box.take_past("news.breaking", [envelope(1)], NOW + 7_200)
     assert box.offer(copy(1), NOW) is None
 
 
 def test_a_message_is_recollected_once_with_all_copies_that_were_given() -> None:
     box = hub(low=3)
-    box.logs.saw(DUBLIN, 5)
+    box.logs.mark_seen(DUBLIN, 5)
     stored = [envelope(1), copy(1, at=1, seq=5), copy(2, at=2, seq=6), envelope(2, at=3)]
     stored += [copy(3, at=4, seq=7), envelope(4, at=5)]
-    found = box.recollect("news.breaking", stored)
+    found = box.past_with_copies("news.breaking", stored)
     assert [one.copies for one in found.values()] == [
         [Copy(OREGON, 1, START_MS), Copy(DUBLIN, 5, START_MS + 1)],
         [Copy(OREGON, 2, START_MS + 3)],
@@ -426,26 +432,26 @@ def test_a_message_is_recollected_once_with_all_copies_that_were_given() -> None
 def test_a_copy_of_what_was_recollected_isnt_published_however_old_it_is() -> None:
     box = hub(low=1)
     later = NOW + 7_200
-    box.recollect("news.breaking", [envelope(1), envelope(2)])
+    box.past_with_copies("news.breaking", [envelope(1), envelope(2)])
     assert box.offer(copy(1), later) is None
     assert publish(box, 2, now=later) is not None
 
 
-def lacks(box: Hub, position: Position) -> list[Log]:
+def incomplete_logs(box: Hub, position: Position) -> list[Log]:
     forgotten = box.memory("news.breaking").forgotten
-    return forgotten.lacks(ReaderAt(position, box.logs).has_all)
+    return forgotten.incomplete_logs(ReturningReader(position, box.logs).has_all)
 
 
 def test_a_topics_memory_lacks_what_was_seen_before_its_first_message() -> None:
     box = hub(low=3)
     box.offer(copy(8, topic="other.a"), NOW)
     publish(box, 4)
-    assert lacks(box, UNKNOWN) == [OREGON, DUBLIN]
+    assert incomplete_logs(box, UNKNOWN) == [OREGON, DUBLIN]
     elsewhere = hub(low=3)
-    assert lacks(box, decode(elsewhere.position(NOW))) == [DUBLIN]
-    elsewhere.logs.heard(DUBLIN, 8, 8, sent_ms=START_MS, now=NOW)
+    assert incomplete_logs(box, decode(elsewhere.position(NOW))) == [DUBLIN]
+    elsewhere.logs.note_report(DUBLIN, 8, 8, sent_ms=START_MS, now=NOW)
     elsewhere.logs.skip(DUBLIN, 1, 8)
-    assert lacks(box, decode(elsewhere.position(NOW + 1))) == []
+    assert incomplete_logs(box, decode(elsewhere.position(NOW + 1))) == []
 
 
 def test_a_copy_of_what_isnt_remembered_any_more_counts_as_forgotten() -> None:
@@ -453,13 +459,13 @@ def test_a_copy_of_what_isnt_remembered_any_more_counts_as_forgotten() -> None:
     before = decode(box.position(NOW))
     for n in range(1, 6):
         publish(box, n, at=n)
-    assert lacks(box, before) == []
+    assert incomplete_logs(box, before) == []
     box.offer(copy(5, seq=1), NOW)
-    assert lacks(box, before) == []
+    assert incomplete_logs(box, before) == []
     publish(box, 6, at=6)
-    assert lacks(box, before) == [OREGON]
+    assert incomplete_logs(box, before) == [OREGON]
     box.offer(copy(1, seq=2), NOW)
-    assert lacks(box, before) == [OREGON, DUBLIN]
+    assert incomplete_logs(box, before) == [OREGON, DUBLIN]
 
 
 def test_topics_without_subscribers_are_forgotten_least_recently_used_first() -> None:
@@ -515,7 +521,7 @@ class HubMachine(RuleBasedStateMachine):
         # Messages given to readers here, live or from the store.
         self.given: set[int] = set()
         self.arrived: dict[str, list[int]] = {topic: [] for topic in self.topics}
-        self.takers: list[tuple[Taker, Subscription]] = []
+        self.takers: list[tuple[Taker, TopicSubscription]] = []
         self.next = self.low + 1
 
     def topic_of(self, number: int) -> str:
@@ -569,7 +575,7 @@ class HubMachine(RuleBasedStateMachine):
     @rule(topic=st.sampled_from(topics), ahead=st.integers(0, 3))
     def warm(self, topic: str, ahead: int) -> None:
         numbers = [n for n in range(1, self.next + ahead) if self.topic_of(n) == topic]
-        self.hub.warm(topic, [self.made(n) for n in numbers], [], complete=True, now=NOW)
+        self.hub.seed(topic, [self.made(n) for n in numbers], [], complete=True, now=NOW)
         # Messages that the feed hasn't brought yet are sent live later.
         self.given.update(n for n in numbers if n <= self.low)
 

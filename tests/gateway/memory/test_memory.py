@@ -7,7 +7,7 @@ import tracemalloc
 
 from envelopes import START_MS, envelope
 
-from gateway.memory.forgotten import Forgotten
+from gateway.memory.forgotten import ForgottenVector
 from gateway.memory.memory import TopicMemory
 from gateway.wire.position import log_of
 from gateway.wire.publication import Publication
@@ -19,7 +19,7 @@ NOW = START_MS / 1000
 
 def memory(*arrived: int) -> TopicMemory:
     """Return a memory in which these messages have arrived."""
-    made = TopicMemory(POLICY, 10, Forgotten(dict))
+    made = TopicMemory(POLICY, 10, ForgottenVector(dict))
     for number in arrived:
         made.add(message(number))
     return made
@@ -99,12 +99,12 @@ def test_thousands_of_topics_without_a_message_cost_little_and_share_nothing_tha
     made[1].put_before([message(2)], [], complete=True)
     made[2].forgotten.add(log_of(envelope(1)), 1)
     assert [seqs(one.arrived_or_routed_since(0, 0, NOW)) for one in made[:4]] == [[1], [2], [], []]
-    lacking = [one.forgotten.lacks(lambda *_: False) for one in made[:4]]
-    assert lacking == [[], [], [log_of(envelope(1))], []]
+    incomplete = [one.forgotten.incomplete_logs(lambda *_: False) for one in made[:4]]
+    assert incomplete == [[], [], [log_of(envelope(1))], []]
 
 
 def test_versions_of_one_topics_keys_are_no_others() -> None:
     policy = dataclasses.replace(POLICY, latest=True)
-    one, other = (TopicMemory(policy, 10, Forgotten(dict)) for _ in range(2))
+    one, other = (TopicMemory(policy, 10, ForgottenVector(dict)) for _ in range(2))
     one.add(Publication(envelope(1, key="k"), policy, None))
     assert [seqs(made.with_latest([], NOW)) for made in (one, other)] == [[1], []]

@@ -6,7 +6,7 @@ from typing import Any
 
 from envelopes import START_MS, envelope
 
-from gateway.memory.forgotten import Forgotten
+from gateway.memory.forgotten import ForgottenVector
 from gateway.memory.memory import TopicMemory
 from gateway.memory.store_reads import StoreRead, usable_reads
 from gateway.wire.publication import Publication
@@ -17,7 +17,7 @@ POLICY = TopicPolicy(pattern="news.*", keep=2)
 
 
 def memory() -> TopicMemory:
-    return TopicMemory(POLICY, 10, Forgotten(dict))
+    return TopicMemory(POLICY, 10, ForgottenVector(dict))
 
 
 def message(number: int, **fields: Any) -> Publication:
@@ -28,7 +28,7 @@ def was_read(
     one_read: StoreRead, *messages: Publication, reach_ms: int = 0, now: float = NOW
 ) -> None:
     found = {one.envelope.identity: one for one in messages}
-    one_read.was_read(found, reach_ms, now, spoilt=False)
+    one_read.was_read(found, reach_ms, now, damaged=False)
 
 
 def read(

@@ -1,5 +1,5 @@
 """Fixtures for tests of the data plane and its control plane."""
 
-from native_desk import desk
+from native_rig import rig
 
-__all__ = ["desk"]
+__all__ = ["rig"]

@@ -31,10 +31,10 @@ from gateways import TABLE, Box, Response, settle, until
 
 import gateway.run.app
 from gateway.core.core import Core
-from gateway.logs.known_log import Left
-from gateway.logs.logs import LeftLogs
-from gateway.native.marks import decode_marks, encode_mark, encode_marks
-from gateway.native.plane import State
+from gateway.logs.known_log import LogSnapshot
+from gateway.logs.logs import LogsSnapshot
+from gateway.native.plane import PlaneState
+from gateway.native.saved_logs import decode_logs, encode_given, encode_logs
 from gateway.native.table import MAX_BLOB
 from gateway.process.settings import GatewaySettings, NativeSettings
 from gateway.run.native_app import running
@@ -60,7 +60,7 @@ async def fake(tmp_path: Path) -> AsyncIterator[FakeDataplane]:
 
 
 @dataclasses.dataclass
-class Attached:
+class AttachedEvent:
     box: Box
     visit: Visit
     settings: dict[str, Any]
@@ -100,7 +100,7 @@ async def control_plane(
     readers: int = 0,
     numbers: Iterator[int] | None = None,
     **settings: Any,
-) -> AsyncIterator[Attached]:
+) -> AsyncIterator[AttachedEvent]:
     store, broker, stop = MemoryStore(TABLE), StubBroker(), asyncio.Event()
     store = settings.pop("store", store)
     told = GatewaySettings(
@@ -121,7 +121,7 @@ async def control_plane(
             heard = await visit.hear_named("settings")
         box = Box(serving, broker, store, stop, epoch=EPOCH)
         box.numbers = numbers or box.numbers
-        attached = Attached(box, visit, heard, shed)
+        attached = AttachedEvent(box, visit, heard, shed)
         yield attached
         # It ends with the drain.
         leaving = asyncio.create_task(stack.aclose())
@@ -186,7 +186,7 @@ async def test_a_data_plane_hears_what_becomes_of_what_it_handed_over(fake: Fake
         assert await attached.visit.hear_named("gone") == {"address": "192.0.2.2"}
         plane = plane_of(attached.core)
         attached.visit.leave()
-        await until(lambda: plane.state is State.AWAY)
+        await until(lambda: plane.state is PlaneState.AWAY)
         # The data plane isn't told that this one is gone, so the next `kept` must not count it.
         second.close()
         serving = plane.on_event.__self__  # type: ignore[attr-defined]
@@ -221,13 +221,13 @@ async def test_without_a_data_plane_it_isnt_ready(fake: FakeDataplane) -> None:
         await until(lambda: attached.core.readiness().ready)
 
 
-async def left_by(visit: Visit, seq: int) -> list[Left]:
+async def left_by(visit: Visit, seq: int) -> list[LogSnapshot]:
     """Return the state that the control plane leaves, once it has seen number ``seq`` of a log."""
     while True:
         command = await visit.hear()
         lefts = []
         if command.name == "remember":
-            lefts = [*decode_marks(command.fields["blob"]).logs]
+            lefts = [*decode_logs(command.fields["blob"]).logs]
         if any(last >= seq for left in lefts for _, last in left.seen):
             return lefts
 
@@ -248,7 +248,7 @@ async def test_the_next_control_plane_publishes_what_the_first_one_missed(
         missed = [first.box.envelope(body=body) for body in ("missed", "too")]
     await store.write(missed)
     await settle(store, missed[-1])
-    blob = encode_marks(LeftLogs(tuple(lefts), EPOCH), MAX_BLOB)
+    blob = encode_logs(LogsSnapshot(tuple(lefts), EPOCH), MAX_BLOB)
     async with control_plane(fake, attachment=2, blob=blob, store=store) as second:
         assert await bodies_published(second.visit, 2) == ["missed", "too"]
         known = second.core.hub.logs.find(log_of(missed[0]))
@@ -265,7 +265,7 @@ async def test_of_a_log_that_the_first_one_didnt_know_the_next_one_publishes_eve
     await store.write(made)
     await settle(store, made[-1])
     lefts = tuple(left_of(Log("oregon", name, EPOCH), 9) for name in knew)
-    blob = encode_marks(LeftLogs(lefts, EPOCH), MAX_BLOB)
+    blob = encode_logs(LogsSnapshot(lefts, EPOCH), MAX_BLOB)
     async with control_plane(fake, attachment=2, blob=blob, store=store) as second:
         bodies = await bodies_published(second.visit, 2)
         assert bodies == [{"headline": 1}, {"headline": 2}]
@@ -278,9 +278,9 @@ async def test_what_the_first_one_published_last_the_next_one_doesnt_publish_aga
     made = [routed(n) for n in (1, 2, 3)]
     await store.write(made)
     await settle(store, made[-1])
-    left = LeftLogs((left_of(log_of(made[0]), 1),), EPOCH)
+    left = LogsSnapshot((left_of(log_of(made[0]), 1),), EPOCH)
     # The first control plane had time to publish the third one, but not to leave that in its state.
-    blob = encode_marks(left, MAX_BLOB) + encode_mark(made[2])
+    blob = encode_logs(left, MAX_BLOB) + encode_given(made[2])
     async with control_plane(fake, attachment=2, blob=blob, store=store) as second:
         assert await bodies_published(second.visit, 1) == [{"headline": 2}]
         known = second.core.hub.logs.find(log_of(made[0]))
@@ -306,16 +306,16 @@ async def test_marks_are_left_behind_what_they_speak_of(fake: FakeDataplane) -> 
     async with control_plane(fake) as attached:
         sent = attached.box.publish()
         names: list[str] = []
-        lefts: list[Left] = []
+        lefts: list[LogSnapshot] = []
         while not lefts:
             command = await attached.visit.hear()
             names.append(command.name)
             if command.name == "remember":
-                lefts = [*decode_marks(command.fields["blob"]).logs]
+                lefts = [*decode_logs(command.fields["blob"]).logs]
         assert "publish" in names
         assert lefts == [
-            Left(
-                log=log_of(sent), start=0, seen=((1, 1),), passed=(), low=0, ended=None, voids=(),
+            LogSnapshot(
+                log=log_of(sent), start=0, seen=((1, 1),), skipped=(), low=0, ended=None, voids=(),
                 whole_ms=ms_of_id(sent.id),
             )
         ]  # fmt: skip
@@ -354,8 +354,8 @@ async def test_one_that_finds_what_another_has_left_doesnt_wait_for_the_director
     fake: FakeDataplane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateway.run.app, "START_SECONDS", 0.05)
-    blob = encode_marks(
-        LeftLogs((left_of(Log("oregon", "oregon-router-1", EPOCH), 4),), EPOCH), MAX_BLOB
+    blob = encode_logs(
+        LogsSnapshot((left_of(Log("oregon", "oregon-router-1", EPOCH), 4),), EPOCH), MAX_BLOB
     )
     async with control_plane(
         fake, store=LateStore(), blob=blob, attachment=2, numbers=itertools.count(5)
@@ -401,7 +401,7 @@ def routed(number: int) -> Envelope:
     return envelope(number, at=EPOCH + number - START_MS, epoch=EPOCH)
 
 
-def left_of(log: Log, start: int) -> Left:
+def left_of(log: Log, start: int) -> LogSnapshot:
     """Return the state of a log as a gateway leaves it that has heard nothing of the log."""
     seen = ((1, start),) if start else ()
-    return Left(log, start, seen, (), start, None, (), log.epoch)
+    return LogSnapshot(log, start, seen, (), start, None, (), log.epoch)

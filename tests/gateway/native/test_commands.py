@@ -6,7 +6,7 @@ import struct
 
 import pytest
 from envelopes import envelope
-from fake_dataplane import READER, Command, decoded
+from fake_dataplane import READER, ReceivedCommand, decoded
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +15,7 @@ from gateway.native import commands
 from gateway.native.table import VERSION
 from gateway.native.wire import WireError
 from gateway.process.settings import GatewaySettings, NativeSettings, TokenSettings
-from gateway.wire.frames import Variant
+from gateway.wire.frames import Framing
 from gateway.wire.publication import Publication
 from newsfabric.closing import CLOSE_REASONS, INTERNAL, INVALID_TOKEN, REBALANCE, CloseReason
 from newsfabric.messages.envelope import taken_ms
@@ -35,7 +35,7 @@ def publication(number: int = 1, **fields: object) -> Publication:
 
 
 def message_bytes(of: Publication, *, version: int = -1, key: bytes = b"") -> bytes:
-    push = of.frame(Variant.RAW)
+    push = of.frame(Framing.RAW)
     return (
         bytes.fromhex(of.envelope.id.replace("-", ""))
         + version.to_bytes(8, "little", signed=True)
@@ -166,7 +166,7 @@ def test_an_auth_state_says_whose_it_is_and_when_it_ends() -> None:
 def test_the_other_end_reads_the_fields_by_name(
     made: bytes, name: str, fields: dict[str, object]
 ) -> None:
-    assert decoded(made) == [Command(name, fields)]
+    assert decoded(made) == [ReceivedCommand(name, fields)]
 
 
 def test_what_has_become_of_connections_that_were_handed_over() -> None:

@@ -39,7 +39,7 @@ TOPIC = "news.steady"
 HEARTBEAT = 1.0
 
 
-class Fabric:
+class DyingControlPlanes:
     """A data plane, control planes in processes of their own, a store, and a router."""
 
     def __init__(self, plane: Dataplane, folder: Path) -> None:
@@ -93,9 +93,9 @@ class Fabric:
 
 
 @pytest.fixture
-async def fabric(tmp_path: Path) -> AsyncIterator[Fabric]:
+async def fabric(tmp_path: Path) -> AsyncIterator[DyingControlPlanes]:
     async with dataplane(tmp_path, "--threads=2") as plane:
-        fabric = Fabric(plane, tmp_path)
+        fabric = DyingControlPlanes(plane, tmp_path)
         await fabric.store.list_log(Log("oregon", "soak", fabric.router.epoch))
         await fabric.start()
         yield fabric
@@ -112,7 +112,7 @@ async def pinged(raw: RawSocket) -> None:
     raw.send_frame(0x8A, b"")
 
 
-async def test_killed_and_replaced_nothing_is_lost_or_doubled(fabric: Fabric) -> None:
+async def test_killed_and_replaced_nothing_is_lost_or_doubled(fabric: DyingControlPlanes) -> None:
     async with (
         fabric.reader() as reader,
         fabric.plane.reader() as silent,
@@ -139,7 +139,7 @@ async def test_killed_and_replaced_nothing_is_lost_or_doubled(fabric: Fabric) ->
         await reader.is_up_to_date()
 
 
-async def test_killed_again_and_again(fabric: Fabric) -> None:
+async def test_killed_again_and_again(fabric: DyingControlPlanes) -> None:
     async with fabric.reader() as reader, asyncio.timeout(60):
         await reader.subscribe(TOPIC)
         for _ in range(3):
@@ -152,7 +152,7 @@ async def test_killed_again_and_again(fabric: Fabric) -> None:
         await reader.is_up_to_date()
 
 
-async def test_stopped_for_a_while_it_goes_on(fabric: Fabric) -> None:
+async def test_stopped_for_a_while_it_goes_on(fabric: DyingControlPlanes) -> None:
     async with fabric.reader() as reader, fabric.plane.reader() as silent:
         await subscribed(silent, "live.silent")
         await reader.subscribe(TOPIC)
@@ -167,7 +167,7 @@ async def test_stopped_for_a_while_it_goes_on(fabric: Fabric) -> None:
         await reader.is_up_to_date()
 
 
-async def test_a_stopped_one_is_displaced_by_the_next(fabric: Fabric) -> None:
+async def test_a_stopped_one_is_displaced_by_the_next(fabric: DyingControlPlanes) -> None:
     async with fabric.reader() as reader, asyncio.timeout(40):
         await reader.subscribe(TOPIC)
         await fabric.publish(3)
@@ -198,7 +198,7 @@ async def pong(reader: Reader, patience: float) -> bool:
     return True
 
 
-async def test_pings_are_not_answered_for_one_that_is_frozen(fabric: Fabric) -> None:
+async def test_pings_are_not_answered_for_one_that_is_frozen(fabric: DyingControlPlanes) -> None:
     async with fabric.reader() as reader, asyncio.timeout(30):
         await reader.subscribe(TOPIC)
         fabric.control[-1].signal(signal.SIGSTOP)
@@ -209,7 +209,7 @@ async def test_pings_are_not_answered_for_one_that_is_frozen(fabric: Fabric) -> 
         await reader.is_up_to_date()
 
 
-async def test_an_upgrade_loses_and_doubles_nothing(fabric: Fabric) -> None:
+async def test_an_upgrade_loses_and_doubles_nothing(fabric: DyingControlPlanes) -> None:
     async with fabric.reader() as reader, asyncio.timeout(40):
         await reader.subscribe(TOPIC)
         old = fabric.control[-1]

@@ -21,8 +21,8 @@ async def test_what_waits_there_is_counted_once_however_many_look(tmp_path: Path
     async with fake_dataplane(tmp_path / "control") as fake:
         engine = Plane(told, Path("/nowhere"), fake.path)
         core = Core(told, TABLE, MemoryStore(TABLE), engine)
-        engine.tally.update({"outbox_bytes": 1_000, "identities": 7})
-        await asyncio.gather(*(core.look() for _ in range(3)))
+        engine.totals.update({"outbox_bytes": 1_000, "identities": 7})
+        await asyncio.gather(*(core.refresh_metrics() for _ in range(3)))
         assert value(measures.OUTBOXES) == 1_000
         assert value(measures.IDENTITIES) == 7
         await core.close()

@@ -20,32 +20,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.native.events import (
-    Attached,
-    Counters,
+    AttachedEvent,
+    CountersEvent,
     Decoder,
     Event,
-    Full,
-    Handover,
-    Published,
-    Refused,
-    Verbs,
+    FullEvent,
+    HandoverEvent,
+    PublishedEvent,
+    RefusedEvent,
+    VerbsEvent,
 )
 from gateway.native.wire import WireError
 
 ALL: list[tuple[bytes, Event]] = [
     (
         attached(pid=7, attachment=2, readers=3, port=8080, blob=b"marks"),
-        Attached(pid=7, attachment=2, readers=3, ports=[8080], blob=b"marks"),
+        AttachedEvent(pid=7, attachment=2, readers=3, ports=[8080], blob=b"marks"),
     ),
-    (verbs(b"{}", b""), Verbs([(READER, b"", b"{}"), (READER, b"", b"")])),
-    (verbs(b"{}", auth=b"me"), Verbs([(READER, b"me", b"{}")])),
-    (verbs(b"{}", connections=2 * READER), Verbs([(2 * READER, b"", b"{}")])),
-    (verbs(), Verbs([])),
-    (published(2**40), Published(2**40)),
-    (handover("2001:db8::1"), Handover("2001:db8::1")),
-    (event(139, b"\x09192.0.2.1"), Full("192.0.2.1")),
-    (counters(readers__websocket=3, accepts=9), Counters({"readers.websocket": 3, "accepts": 9})),
-    (refused("bad magic"), Refused("bad magic")),
+    (verbs(b"{}", b""), VerbsEvent([(READER, b"", b"{}"), (READER, b"", b"")])),
+    (verbs(b"{}", auth=b"me"), VerbsEvent([(READER, b"me", b"{}")])),
+    (verbs(b"{}", connections=2 * READER), VerbsEvent([(2 * READER, b"", b"{}")])),
+    (verbs(), VerbsEvent([])),
+    (published(2**40), PublishedEvent(2**40)),
+    (handover("2001:db8::1"), HandoverEvent("2001:db8::1")),
+    (event(139, b"\x09192.0.2.1"), FullEvent("192.0.2.1")),
+    (
+        counters(readers__websocket=3, accepts=9),
+        CountersEvent({"readers.websocket": 3, "accepts": 9}),
+    ),
+    (refused("bad magic"), RefusedEvent("bad magic")),
 ]
 
 
@@ -114,7 +117,7 @@ def test_what_is_not_the_protocol_is_refused(data: bytes) -> None:
 
 def test_what_was_whole_before_the_garbage_is_still_told() -> None:
     events = Decoder().feed(published(1) + bytes(4))
-    assert next(events) == Published(1)
+    assert next(events) == PublishedEvent(1)
     with pytest.raises(WireError):
         next(events)
 

@@ -15,7 +15,7 @@ from descriptors import Descriptors
 from fake_dataplane import Visit, event, handover, published
 
 from gateway.native import commands
-from gateway.native.events import Event, Handover, Published
+from gateway.native.events import Event, HandoverEvent, PublishedEvent
 from gateway.native.link import FULL_BYTES, ControlLink, connected
 from gateway.native.table import MAX_MESSAGE
 
@@ -72,7 +72,7 @@ async def test_more_than_the_kernel_takes_waits_and_arrives_whole(end: End) -> N
 
 async def test_events_are_told(end: End) -> None:
     await end.other.say(published(1) + published(2))
-    assert await end.hear(2) == [(Published(1), None), (Published(2), None)]
+    assert await end.hear(2) == [(PublishedEvent(1), None), (PublishedEvent(2), None)]
 
 
 async def test_each_handover_takes_the_next_descriptor(end: End) -> None:
@@ -81,7 +81,11 @@ async def test_each_handover_takes_the_next_descriptor(end: End) -> None:
     await end.other.say(handover("192.0.2.1")[1:])
     end.other.hand_over(published(1) + handover("192.0.2.2"), pipes[1][0])
     heard = await end.hear(3)
-    assert [e for e, _ in heard] == [Handover("192.0.2.1"), Published(1), Handover("192.0.2.2")]
+    assert [e for e, _ in heard] == [
+        HandoverEvent("192.0.2.1"),
+        PublishedEvent(1),
+        HandoverEvent("192.0.2.2"),
+    ]
     for (_, descriptor), (read, write) in zip([heard[0], heard[2]], pipes, strict=True):
         assert descriptor is not None
         assert os.fstat(descriptor).st_ino == os.fstat(read).st_ino
@@ -100,8 +104,11 @@ async def test_a_descriptor_that_there_is_no_room_for_costs_its_own_request(end:
         heard = await end.hear(3)
     end.other.hand_over(published(2) + handover("192.0.2.2"), pipes[2][0])
     heard = await end.hear(5)
-    assert [e for e, _ in heard if isinstance(e, Published)] == [Published(1), Published(2)]
-    came = {e.address: descriptor for e, descriptor in heard if isinstance(e, Handover)}
+    assert [e for e, _ in heard if isinstance(e, PublishedEvent)] == [
+        PublishedEvent(1),
+        PublishedEvent(2),
+    ]
+    came = {e.address: descriptor for e, descriptor in heard if isinstance(e, HandoverEvent)}
     last = came.pop("192.0.2.2")
     assert came == {"192.0.2.0": None, "192.0.2.1": None}
     assert last is not None
@@ -150,7 +157,7 @@ def test_what_it_said_last_is_heard_though_nothing_can_be_written_any_more() -> 
         end.link.send(commands.count())
         assert await asyncio.wait_for(end.lost, 60) == "[Errno 32] Broken pipe"
         (_, nothing), (request, descriptor) = end.heard
-        assert (nothing, request) == (None, Handover("192.0.2.1"))
+        assert (nothing, request) == (None, HandoverEvent("192.0.2.1"))
         assert descriptor is not None
         assert os.fstat(descriptor).st_ino == os.fstat(read).st_ino
         for open_ in (descriptor, read, write):
@@ -170,7 +177,7 @@ def test_the_end_of_one_that_left_something_unread_is_told(new_loop) -> None:
         await end.other.say(published(1))
         end.other.leave()
         assert await asyncio.wait_for(end.lost, 60) == "[Errno 104] Connection reset by peer"
-        assert end.heard == [(Published(1), None)]
+        assert end.heard == [(PublishedEvent(1), None)]
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(run())

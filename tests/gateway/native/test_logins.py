@@ -117,4 +117,4 @@ async def test_who_was_revoked_while_nobody_looked_is_sent_away_by_the_next(
         assert (code, pushes[-1]["reconnect"]) == (4001, False)
         await other.is_up_to_date()
         core = second.gateway.core
-        await until(lambda: len(core.gate.revocations) == 1)
+        await until(lambda: len(core.authenticator.revocations) == 1)

@@ -27,8 +27,15 @@ from fake_dataplane import (
 from gateways import until
 
 from gateway.native import commands
-from gateway.native.events import OTHER_VERSION, TAKEN_OVER, Attached, Event, Handover, Refused
-from gateway.native.plane import Plane, State
+from gateway.native.events import (
+    OTHER_VERSION,
+    TAKEN_OVER,
+    AttachedEvent,
+    Event,
+    HandoverEvent,
+    RefusedEvent,
+)
+from gateway.native.plane import Plane, PlaneState
 from gateway.process.settings import GatewaySettings
 from gateway.wire.publication import Publication
 from newsfabric.errors import ConfigError
@@ -37,7 +44,7 @@ from newsfabric.topics import TopicPolicy
 TOLD = GatewaySettings(name="box-1", region="oregon", capacity=10, linger=0.1, drain_seconds=0.0)
 
 
-class Listener:
+class EventRecorder:
     """A handler that remembers all events."""
 
     def __init__(self) -> None:
@@ -58,13 +65,13 @@ class Listener:
 
     def on_event(self, event: Event, descriptor: int | None) -> None:
         match event:
-            case Attached():
+            case AttachedEvent():
                 self._add(("attached", event.attachment, event.blob))
-            case Handover(address):
+            case HandoverEvent(address):
                 assert descriptor is not None
                 with socket.socket(fileno=descriptor) as connection:
                     self._add((connection.recv(10), address))
-            case Refused(why):
+            case RefusedEvent(why):
                 self._add(why)
 
     def on_verb(self, connection: bytes, auth: bytes, text: bytes) -> None:
@@ -74,7 +81,7 @@ class Listener:
 class Pair:
     """A plane with its handler, attached to a fake data plane."""
 
-    def __init__(self, fake: FakeDataplane, plane: Plane, handler: Listener) -> None:
+    def __init__(self, fake: FakeDataplane, plane: Plane, handler: EventRecorder) -> None:
         self.fake, self.plane, self.handler = fake, plane, handler
         self.visit: Visit
 
@@ -87,11 +94,11 @@ class Pair:
 def plane_at(
     control: Path,
     program: str | Path = "/nowhere",
-    listener: Listener | None = None,
+    listener: EventRecorder | None = None,
     **settings: Any,
 ) -> Plane:
     plane = Plane(dataclasses.replace(TOLD, **settings), Path(program), control)
-    listener = listener or Listener()
+    listener = listener or EventRecorder()
     plane.on_event, plane.room.answer = listener.on_event, listener.on_verb
     return plane
 
@@ -100,7 +107,7 @@ def plane_at(
 async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     path = tmp_path / "control"
     async with fake_dataplane(path) as fake:
-        handler = Listener()
+        handler = EventRecorder()
         plane = plane_at(path, listener=handler, drain_seconds=5.0, drain_per_second=5)
         pair = Pair(fake, plane, handler)
         staying = asyncio.create_task(plane.stay_attached())
@@ -115,7 +122,7 @@ def publication(number: int) -> Publication:
 
 
 async def test_attaching_tells_the_settings_and_learns_port_and_pid(pair: Pair) -> None:
-    assert (pair.plane.state, pair.plane.port, pair.plane.pid) == (State.ATTACHED, 8080, 99)
+    assert (pair.plane.state, pair.plane.port, pair.plane.pid) == (PlaneState.ATTACHED, 8080, 99)
 
 
 async def test_what_readers_say_is_told_to_the_handler(pair: Pair) -> None:
@@ -161,7 +168,7 @@ async def test_unfinished_publications_are_sent_again_after_the_settings(pair: P
         pair.plane.publish(publication(n), lambda n=n: done.append(n))  # type: ignore[misc]
     await pair.visit.say(published(1))
     pair.visit.leave()
-    await until(lambda: pair.plane.state is State.AWAY)
+    await until(lambda: pair.plane.state is PlaneState.AWAY)
     pair.plane.publish(publication(2), lambda: done.append(2))
     await pair.attached(attachment=4)
     again = [await pair.visit.hear_named("publish") for _ in range(2)]
@@ -174,7 +181,7 @@ async def test_unfinished_publications_are_sent_again_after_the_settings(pair: P
 async def test_answers_are_not_kept_for_another_attachment(pair: Pair) -> None:
     attachment = pair.plane.attachment
     pair.visit.leave()
-    await until(lambda: pair.plane.state is State.AWAY)
+    await until(lambda: pair.plane.state is PlaneState.AWAY)
     pair.plane.send(commands.reply(READER, b"{}"))
     await pair.attached(attachment=4)
     pair.plane.send(commands.count())
@@ -197,7 +204,7 @@ async def test_who_is_replaced_stays_away_and_finishes_nothing(pair: Pair) -> No
     pair.visit.leave()
     pair.plane.publish(publication(2), lambda: done.append(2))
     pair.plane.close()
-    assert (pair.plane.state, done) == (State.GONE, [])
+    assert (pair.plane.state, done) == (PlaneState.GONE, [])
 
 
 async def test_when_another_data_plane_has_our_readers_it_is_attached_to(pair: Pair) -> None:
@@ -205,18 +212,18 @@ async def test_when_another_data_plane_has_our_readers_it_is_attached_to(pair: P
     pair.plane.publish(publication(1), lambda: done.append(1))
     await pair.visit.say(refused("taken_over"))
     pair.visit.leave()
-    await until(lambda: pair.plane.state is State.AWAY)
+    await until(lambda: pair.plane.state is PlaneState.AWAY)
     await pair.attached(attachment=4, blob=b"marks")
     number = (await pair.visit.hear_named("publish"))["number"]
     await pair.visit.say(published(number) + verbs(b"{}"))
     await pair.handler.hear((READER, b"{}"))
-    assert (pair.plane.state, done) == (State.ATTACHED, [1])
+    assert (pair.plane.state, done) == (PlaneState.ATTACHED, [1])
 
 
 async def test_one_that_has_handed_its_readers_over_is_left_before_its_end(pair: Pair) -> None:
     await pair.visit.say(refused(TAKEN_OVER))
     await pair.attached(attachment=4)
-    assert pair.plane.state is State.ATTACHED
+    assert pair.plane.state is PlaneState.ATTACHED
 
 
 async def test_one_that_freezes_when_it_has_handed_its_readers_over_is_left(
@@ -243,12 +250,12 @@ async def test_room_is_told_when_it_changes(pair: Pair) -> None:
 
 
 async def test_fresh_counters_are_asked_for(pair: Pair) -> None:
-    counting = asyncio.create_task(pair.plane.look())
+    counting = asyncio.create_task(pair.plane.refresh_counters())
     await pair.visit.hear_named("count")
     assert not counting.done()
     await pair.visit.say(counters(accepts=5))
     await asyncio.wait_for(counting, 60)
-    assert pair.plane.tally.get("accepts") == 5
+    assert pair.plane.totals.get("accepts") == 5
 
 
 async def test_the_counters_of_another_data_plane_begin_at_zero(pair: Pair) -> None:
@@ -256,11 +263,11 @@ async def test_the_counters_of_another_data_plane_begin_at_zero(pair: Pair) -> N
     await pair.handler.hear((READER, b"{}"))
     for pid, accepts in ((99, 5), (100, 0)):
         pair.visit.leave()
-        await until(lambda: pair.plane.state is State.AWAY)
+        await until(lambda: pair.plane.state is PlaneState.AWAY)
         pair.visit = await pair.fake.visited()
         await pair.visit.greet(pid=pid)
-        await until(lambda: pair.plane.state is State.ATTACHED)
-        assert (pair.plane.pid, pair.plane.tally.get("accepts")) == (pid, accepts)
+        await until(lambda: pair.plane.state is PlaneState.ATTACHED)
+        assert (pair.plane.pid, pair.plane.totals.get("accepts")) == (pid, accepts)
 
 
 async def test_a_drain_ends_with_the_data_plane(pair: Pair) -> None:
@@ -276,7 +283,7 @@ async def test_a_drain_ends_with_the_data_plane(pair: Pair) -> None:
     assert not draining.done()
     pair.visit.leave()
     await asyncio.wait_for(draining, 60)
-    assert (pair.plane.state, done) == (State.GONE, [1])
+    assert (pair.plane.state, done) == (PlaneState.GONE, [1])
     await pair.plane.drain()
 
 
@@ -293,7 +300,7 @@ async def test_a_drain_goes_on_at_the_data_plane_that_takes_over_meanwhile(pair:
     assert not draining.done()
     pair.visit.leave()
     await asyncio.wait_for(draining, 60)
-    assert pair.plane.state is State.GONE
+    assert pair.plane.state is PlaneState.GONE
 
 
 async def test_who_is_replaced_in_a_drain_leaves_the_data_plane_alone(
@@ -311,13 +318,13 @@ async def test_who_is_replaced_in_a_drain_leaves_the_data_plane_alone(
     await pair.visit.say(counters() + refused("replaced"))
     pair.visit.leave()
     await asyncio.wait_for(draining, 60)
-    assert (pair.plane.state, ended) == (State.GONE, [])
+    assert (pair.plane.state, ended) == (PlaneState.GONE, [])
 
 
 async def test_a_drain_waits_for_the_data_plane_that_is_about_to_take_over(pair: Pair) -> None:
     await pair.visit.say(refused(TAKEN_OVER))
     pair.visit.leave()
-    await until(lambda: pair.plane.state is State.AWAY)
+    await until(lambda: pair.plane.state is PlaneState.AWAY)
     draining = asyncio.create_task(pair.plane.drain())
     await pair.attached(4)
     await pair.visit.hear_named("drain")
@@ -336,7 +343,7 @@ async def test_one_that_hangs_up_before_it_answers_is_followed_by_another(tmp_pa
         visit = await fake.visited()
         await visit.greet()
         await asyncio.wait_for(attaching, 60)
-        assert plane.state is State.ATTACHED
+        assert plane.state is PlaneState.ATTACHED
         plane.close()
 
 
@@ -390,7 +397,7 @@ async def test_from_a_data_plane_of_another_version_our_own_takes_over(tmp_path:
         await visit.greet(pid=int(pid))
         await asyncio.wait_for(attaching, 60)
         assert options == f"--take-over --control {path}\n"
-        assert (plane.state, plane.pid) == (State.ATTACHED, int(pid))
+        assert (plane.state, plane.pid) == (PlaneState.ATTACHED, int(pid))
         visit.leave()
         await plane.drain()
 
@@ -404,7 +411,7 @@ async def test_if_our_own_cant_take_over_from_it_that_is_said(tmp_path: Path) ->
         with pytest.raises(ConfigError) as failure:
             await asyncio.wait_for(attaching, 60)
         assert str(failure.value) == "the new data plane didn't take over: it is too old"
-        assert plane.state is State.AWAY
+        assert plane.state is PlaneState.AWAY
         plane.close()
 
 

@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[3]
 TOPIC = "news.breaking"
 
 
-class Gateway:
+class ControlProcess:
     """The control plane's process; its data plane lives on when it is killed."""
 
     def __init__(self, node: Node, folder: Path) -> None:
@@ -149,7 +149,7 @@ async def feed(node: Node, folder: Path) -> AsyncIterator[Feed]:
 async def test_killed_in_the_middle_of_a_feed_nothing_is_lost_or_doubled(
     rabbitmq: Node, tmp_path: Path
 ) -> None:
-    gateway = Gateway(rabbitmq, tmp_path)
+    gateway = ControlProcess(rabbitmq, tmp_path)
     bodies = iter(range(1, 601))
     try:
         async with feed(rabbitmq, tmp_path) as router:
@@ -180,7 +180,7 @@ async def test_killed_in_the_middle_of_a_feed_nothing_is_lost_or_doubled(
 async def test_what_is_purged_from_the_boxs_queue_is_delivered_all_the_same(
     rabbitmq: Node, tmp_path: Path
 ) -> None:
-    gateway = Gateway(rabbitmq, tmp_path)
+    gateway = ControlProcess(rabbitmq, tmp_path)
     try:
         async with feed(rabbitmq, tmp_path) as router:
             await gateway.start()

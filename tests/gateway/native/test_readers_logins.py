@@ -11,7 +11,7 @@ from fake_dataplane import (
 )
 from gateways import until
 from metric_values import value
-from native_desk import FORTY_TWO, OTHER, THIRD, Desk, attached, past, seqs
+from native_rig import FORTY_TWO, OTHER, THIRD, NativeRig, attached, past, seqs
 from signing import token
 
 from gateway.answers.access import AuthState, decode_auth, encode_auth
@@ -20,33 +20,35 @@ from gateway.process import measures
 from gateway.wire.position import log_of
 
 
-async def test_an_auth_state_says_who_speaks(desk: Desk) -> None:
+async def test_an_auth_state_says_who_speaks(rig: NativeRig) -> None:
     auth = encode_auth(FORTY_TWO)
-    fields = await desk.subscribed(topic="user.42", auth=auth)
+    fields = await rig.subscribed(topic="user.42", auth=auth)
     push = json.loads(fields["push"])
     assert (fields["connections"], push["topic"], push["recovered"]) == (READER, "user.42", True)
-    assert (await desk.replied(action="subscribe", topic="user.7", auth=auth))["code"] == 103
+    assert (await rig.replied(action="subscribe", topic="user.7", auth=auth))["code"] == 103
 
 
-async def test_the_same_text_is_answered_by_who_says_it(desk: Desk) -> None:
-    verb = {"action": "subscribe", "topic": "desk.plans"}
+async def test_the_same_text_is_answered_by_who_says_it(rig: NativeRig) -> None:
+    verb = {"action": "subscribe", "topic": "rig.plans"}
     auth = encode_auth(FORTY_TWO)
     for _ in range(2):
-        assert (await desk.replied(**verb))["code"] == 101
-        assert (await desk.ask(**verb, auth=auth)).name == "subscribe"
-    assert len(desk.texts_read) == 1
+        assert (await rig.replied(**verb))["code"] == 101
+        assert (await rig.ask(**verb, auth=auth)).name == "subscribe"
+    assert len(rig.texts_read) == 1
 
 
-async def test_with_an_auth_state_that_another_release_made_one_is_a_stranger(desk: Desk) -> None:
+async def test_with_an_auth_state_that_another_release_made_one_is_a_stranger(
+    rig: NativeRig,
+) -> None:
     verb = {"action": "subscribe", "topic": "user.42"}
-    assert (await desk.replied(**verb, auth=b"of another release"))["code"] == 101
-    fields = await desk.subscribed(topic="news.a", auth=b"of another release")
+    assert (await rig.replied(**verb, auth=b"of another release"))["code"] == 101
+    fields = await rig.subscribed(topic="news.a", auth=b"of another release")
     assert fields["topic"] == ("news.a", 2)
 
 
-async def test_who_logs_in_is_given_an_auth_state(desk: Desk) -> None:
+async def test_who_logs_in_is_given_an_auth_state(rig: NativeRig) -> None:
     auth = encode_auth(AuthState(None, 1))
-    command = await desk.ask(action="login", token=token("42"), ref="r", auth=auth)
+    command = await rig.ask(action="login", token=token("42"), ref="r", auth=auth)
     assert (command.name, command.fields["connections"], command.fields["user"]) == (
         "auth", READER, "42",
     )  # fmt: skip
@@ -57,32 +59,32 @@ async def test_who_logs_in_is_given_an_auth_state(desk: Desk) -> None:
     # Its earlier errors aren't forgotten.
     assert (auth.login.user, auth.bad_tokens) == ("42", 1)
     assert command.fields["ends_ms"] == auth.login.ends_ms
-    fields = await desk.subscribed(topic="user.42", auth=command.fields["auth"])
+    fields = await rig.subscribed(topic="user.42", auth=command.fields["auth"])
     assert fields["topic"] == ("user.42", 2)
 
 
 async def test_who_logs_in_with_the_same_token_in_the_same_moment_is_decided_on_alone(
-    desk: Desk,
+    rig: NativeRig,
 ) -> None:
     good = measures.TOKENS.labels("good")
     before = value(good)
-    first = await desk.ask(action="login", token=token("42"), by=READER + OTHER)
-    second = await desk.visit.hear_named("auth")
+    first = await rig.ask(action="login", token=token("42"), by=READER + OTHER)
+    second = await rig.visit.hear_named("auth")
     assert (first.fields["connections"], second["connections"]) == (READER, OTHER)
     assert (first.fields["user"], second["user"]) == ("42", "42")
     assert value(good) == before + 2
 
 
 async def test_bad_tokens_are_counted_in_the_auth_state_and_one_too_many_is_the_end(
-    desk: Desk,
+    rig: NativeRig,
 ) -> None:
-    first = await desk.ask(action="login", token="x")
+    first = await rig.ask(action="login", token="x")
     assert (first.name, first.fields["user"]) == ("auth", "")
     assert json.loads(first.fields["push"])["code"] == 101
     assert decode_auth(first.fields["auth"]) == AuthState(None, 1)
-    second = await desk.ask(action="login", token="x", auth=first.fields["auth"])
+    second = await rig.ask(action="login", token="x", auth=first.fields["auth"])
     assert decode_auth(second.fields["auth"]) == AuthState(None, 2)
-    closed = await desk.visit.hear_named("close")
+    closed = await rig.visit.hear_named("close")
     assert (closed["connections"], closed["reason"]) == (READER, "invalid_token")
 
 
@@ -90,81 +92,83 @@ async def test_bad_tokens_are_counted_in_the_auth_state_and_one_too_many_is_the_
 
 
 async def test_answers_that_come_after_their_attachment_arent_sent(
-    desk: Desk, tmp_path: Path
+    rig: NativeRig, tmp_path: Path
 ) -> None:
-    await desk.store.write(past(1, 2))
-    desk.store.gate.clear()
+    await rig.store.write(past(1, 2))
+    rig.store.released.clear()
     text = b'{"action":"subscribe","topic":"news.a","rewind":2}'
-    await desk.say(text)
-    await desk.say(text, by=OTHER)
-    await desk.say(b'{"action":"history","topic":"news.a"}', by=THIRD)
-    assert await desk.replied(action="ping") == {"type": "pong"}
-    await desk.leaves()
+    await rig.say(text)
+    await rig.say(text, by=OTHER)
+    await rig.say(b'{"action":"history","topic":"news.a"}', by=THIRD)
+    assert await rig.replied(action="ping") == {"type": "pong"}
+    await rig.leaves()
     async with fake_dataplane(tmp_path / "control") as fake:
-        desk.visit = await attached(fake, desk.plane, attachment=2)
-        desk.store.gate.set()
+        rig.visit = await attached(fake, rig.plane, attachment=2)
+        rig.store.released.set()
         # The topic's past is worth reading for any reader.
-        await until(lambda: desk.core.hub.memory("news.a").warm)
-        assert await desk.replied(action="ping") == {"type": "pong"}
+        await until(lambda: rig.core.hub.memory("news.a").seeded)
+        assert await rig.replied(action="ping") == {"type": "pong"}
         # The data plane sends the readers' verbs again.
-        await desk.say(text)
-        answer = await desk.visit.hear_named("subscribe")
+        await rig.say(text)
+        answer = await rig.visit.hear_named("subscribe")
         assert (answer["batch"], seqs(answer["messages"])) == (0, [1, 2])
-        assert desk.store.reads == 1
+        assert rig.store.reads == 1
 
 
-async def test_what_one_attachment_had_is_sent_anew_to_the_next(desk: Desk, tmp_path: Path) -> None:
-    await desk.store.write(past(1, 2))
+async def test_what_one_attachment_had_is_sent_anew_to_the_next(
+    rig: NativeRig, tmp_path: Path
+) -> None:
+    await rig.store.write(past(1, 2))
     verb = {"topic": "news.a", "rewind": 2}
-    await desk.subscribed(**verb)
-    assert (await desk.ask(action="subscribe", **verb)).fields["number"] == 1
-    await desk.visit.hear_named("subscribe")
-    await desk.leaves()
+    await rig.subscribed(**verb)
+    assert (await rig.ask(action="subscribe", **verb)).fields["number"] == 1
+    await rig.visit.hear_named("subscribe")
+    await rig.leaves()
     async with fake_dataplane(tmp_path / "control") as fake:
-        desk.visit = await attached(fake, desk.plane, attachment=2)
-        first = await desk.subscribed(**verb)
+        rig.visit = await attached(fake, rig.plane, attachment=2)
+        first = await rig.subscribed(**verb)
         assert (first["batch"], seqs(first["messages"])) == (0, [1, 2])
-        batch = await desk.ask(action="subscribe", **verb)
+        batch = await rig.ask(action="subscribe", **verb)
         assert (batch.name, batch.fields["number"]) == ("batch", 2)
-        assert (await desk.visit.hear_named("subscribe"))["batch"] == 2
+        assert (await rig.visit.hear_named("subscribe"))["batch"] == 2
 
 
 async def test_nothing_is_read_for_a_reader_until_its_data_plane_takes_what_there_is(
-    desk: Desk,
+    rig: NativeRig,
 ) -> None:
-    await desk.store.write(past(1, 2))
+    await rig.store.write(past(1, 2))
     huge = commands.reply(READER, bytes(12 << 20))
     for _ in range(2):
-        desk.plane.send(huge)
-    assert desk.plane.room.is_full()
-    desk.plane.room.answer(READER, b"", b'{"action":"subscribe","topic":"news.a","rewind":2}')
-    await desk.visit.hear_named("reply")
+        rig.plane.send(huge)
+    assert rig.plane.room.is_full()
+    rig.plane.room.answer(READER, b"", b'{"action":"subscribe","topic":"news.a","rewind":2}')
+    await rig.visit.hear_named("reply")
     # As much as before still waits.
-    assert (desk.plane.room.is_full(), desk.store.reads) == (True, 0)
-    await desk.visit.hear_named("reply")
-    assert seqs((await desk.visit.hear_named("subscribe"))["messages"]) == [1, 2]
-    assert desk.store.reads == 1
+    assert (rig.plane.room.is_full(), rig.store.reads) == (True, 0)
+    await rig.visit.hear_named("reply")
+    assert seqs((await rig.visit.hear_named("subscribe"))["messages"]) == [1, 2]
+    assert rig.store.reads == 1
 
 
-async def test_what_was_missed_is_looked_up_when_the_data_plane_takes_it(desk: Desk) -> None:
-    made = [desk.news(n) for n in range(1, 6)]
-    logs = desk.core.hub.logs
+async def test_what_was_missed_is_looked_up_when_the_data_plane_takes_it(rig: NativeRig) -> None:
+    made = [rig.news(n) for n in range(1, 6)]
+    logs = rig.core.hub.logs
     # Not silent on however slow a machine: otherwise the follower would read number 5 itself.
-    heard_at = desk.core.clock() + 3600
-    logs.heard(log_of(made[0]), 0, 0, sent_ms=int(desk.now * 1000), now=heard_at)
-    begin = desk.core.hub.position(desk.now)
+    heard_at = rig.core.clock() + 3600
+    logs.note_report(log_of(made[0]), 0, 0, sent_ms=int(rig.now * 1000), now=heard_at)
+    begin = rig.core.hub.position(rig.now)
     for one in made[:4]:
-        desk.core.hub.offer(one, desk.now)
-    await desk.store.write(made)
+        rig.core.hub.offer(one, rig.now)
+    await rig.store.write(made)
     for _ in range(2):
-        desk.plane.send(commands.reply(READER, bytes(12 << 20)))
+        rig.plane.send(commands.reply(READER, bytes(12 << 20)))
     verb = {"action": "subscribe", "topic": "news.breaking", "position": begin}
-    desk.plane.room.answer(READER, b"", json.dumps(verb).encode())
-    await desk.visit.hear_named("reply")
-    assert desk.plane.room.is_full()
-    assert desk.store.resumes == 0
-    desk.core.hub.offer(made[4], desk.now)
-    await desk.visit.hear_named("reply")
-    answer = await desk.visit.hear_named("subscribe")
+    rig.plane.room.answer(READER, b"", json.dumps(verb).encode())
+    await rig.visit.hear_named("reply")
+    assert rig.plane.room.is_full()
+    assert rig.store.resumes == 0
+    rig.core.hub.offer(made[4], rig.now)
+    await rig.visit.hear_named("reply")
+    answer = await rig.visit.hear_named("subscribe")
     assert seqs(answer["messages"]) == [1, 2, 3, 4, 5]
     assert json.loads(answer["push"])["recovered"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from gateway.native.events import Verb
-from gateway.native.link import Room
+from gateway.native.link import AnswerBackpressure
 
 
-class Link:
+class FakeLink:
     """A link that is full or not, as a test sets it."""
 
     full = False
@@ -19,25 +19,25 @@ def verb(number: int) -> Verb:
 
 
 async def test_verbs_are_answered_in_their_order_until_there_is_no_room() -> None:
-    link, answered = Link(), list[bytes]()
-    room = Room(lambda: link.full)
+    link, answered = FakeLink(), list[bytes]()
+    room = AnswerBackpressure(lambda: link.full)
 
     def answer(connection: bytes, auth: bytes, text: bytes) -> None:
         answered.append(text)
         link.full = len(answered) == 2
 
     room.answer = answer
-    room.heard([verb(1), verb(2), verb(3)])
+    room.receive([verb(1), verb(2), verb(3)])
     assert answered == [b"1", b"2"]
     link.full = False
-    room.grew()
+    room.on_room()
     assert answered == [b"1", b"2", b"3"]
 
 
 async def test_who_waits_is_let_on_one_after_the_other_as_long_as_there_is_room() -> None:
-    link, made = Link(), list[int]()
+    link, made = FakeLink(), list[int]()
     link.full = True
-    room = Room(lambda: link.full)
+    room = AnswerBackpressure(lambda: link.full)
 
     async def make(number: int) -> None:
         await room.wait()
@@ -49,31 +49,31 @@ async def test_who_waits_is_let_on_one_after_the_other_as_long_as_there_is_room(
     await asyncio.sleep(0)
     for number in range(3):
         link.full = False
-        room.grew()
+        room.on_room()
         await tasks[number]
         assert made == list(range(number + 1))
 
 
 async def test_with_the_attachment_its_verbs_go_and_nobody_waits_any_more() -> None:
-    link, answered = Link(), list[bytes]()
+    link, answered = FakeLink(), list[bytes]()
     link.full = True
-    room = Room(lambda: link.full)
+    room = AnswerBackpressure(lambda: link.full)
     room.answer = lambda connection, auth, text: answered.append(text)
-    room.heard([verb(1)])
+    room.receive([verb(1)])
     waiting = [asyncio.create_task(room.wait()) for _ in range(3)]
     await asyncio.sleep(0)
     # Without a link nothing is full.
     link.full = False
-    room.forget()
+    room.reset()
     await asyncio.wait_for(asyncio.gather(*waiting), 60)
-    room.grew()
+    room.on_room()
     assert answered == []
 
 
 async def test_who_is_cancelled_lets_the_next_one_on() -> None:
-    link = Link()
+    link = FakeLink()
     link.full = True
-    room = Room(lambda: link.full)
+    room = AnswerBackpressure(lambda: link.full)
     first, second = (asyncio.create_task(room.wait()) for _ in range(2))
     await asyncio.sleep(0)
     link.full = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from envelopes import envelope
 
 from gateway.native import commands
-from gateway.native.plane import Unfinished
+from gateway.native.plane import UnfinishedPublications
 from gateway.wire.publication import Publication
 from newsfabric.topics import TopicPolicy
 
@@ -14,15 +14,15 @@ def publication(number: int) -> Publication:
     return Publication(envelope(number), TopicPolicy(pattern="#"), None)
 
 
-def filled(count: int) -> tuple[Unfinished, list[int]]:
-    made, done = Unfinished(), list[int]()
+def filled(count: int) -> tuple[UnfinishedPublications, list[int]]:
+    made, done = UnfinishedPublications(), list[int]()
     for number in range(1, count + 1):
         made.add(publication(number), lambda number=number: done.append(number))  # type: ignore[misc]
     return made, done
 
 
 def test_each_has_the_next_number() -> None:
-    made = Unfinished()
+    made = UnfinishedPublications()
     one, two = publication(1), publication(2)
     assert made.add(one, lambda: None) == commands.publish(1, one)
     assert made.add(two, lambda: None) == commands.publish(2, two)
@@ -45,6 +45,6 @@ def test_what_is_not_over_is_sent_again() -> None:
 
 def test_what_is_dropped_is_never_done() -> None:
     made, done = filled(2)
-    made.drop()
+    made.forget()
     made.finish_all()
     assert (done, len(made)) == ([], 0)

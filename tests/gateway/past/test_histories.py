@@ -25,7 +25,7 @@ async def test_a_history_is_of_memory_if_that_reaches_so_far(box: BegunBox) -> N
 
 async def test_a_history_goes_back_from_a_message(box: BegunBox) -> None:
     await box.store.write(messages(1, 2, 3, 4))
-    await box.rewinds.try_to_warm(TOPIC)
+    await box.rewinds.try_to_seed(TOPIC)
     verb = (TOPIC, 2, message(4).id)
     found = box.rewinds.history_from_memory(*verb)
     assert found is not None
@@ -34,7 +34,7 @@ async def test_a_history_goes_back_from_a_message(box: BegunBox) -> None:
 
 async def test_a_history_beyond_memory_is_of_the_store(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 10)))
-    await box.rewinds.try_to_warm(TOPIC)
+    await box.rewinds.try_to_seed(TOPIC)
     for verb, expected in (
         ((TOPIC, 5, None), [5, 6, 7, 8, 9]),
         ((TOPIC, 2, message(8).id), [6, 7]),
@@ -47,7 +47,7 @@ async def test_a_history_beyond_memory_is_of_the_store(box: BegunBox) -> None:
 
 async def test_a_history_of_all_there_is_is_of_memory_if_that_has_all(box: BegunBox) -> None:
     await box.store.write(messages(1, 2))
-    await box.rewinds.try_to_warm(TOPIC)
+    await box.rewinds.try_to_seed(TOPIC)
     found = box.rewinds.history_from_memory(TOPIC, 100, None)
     assert found is not None
     assert numbers(found.publications) == [1, 2]
@@ -55,7 +55,7 @@ async def test_a_history_of_all_there_is_is_of_memory_if_that_has_all(box: Begun
 
 async def test_a_history_that_cant_be_read_is_a_counted_error(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 10)))
-    await box.rewinds.try_to_warm(TOPIC)
+    await box.rewinds.try_to_seed(TOPIC)
     box.store.error = StoreError("spoilt")
     before = failures()
     with pytest.raises(StoreError, match="spoilt"):

@@ -69,7 +69,7 @@ def test_no_copy_was_routed_before_the_beginning_of_time() -> None:
 
 def test_a_message_was_given_if_another_copy_was() -> None:
     logs = known()
-    logs.saw(OREGON, 3)
+    logs.mark_seen(OREGON, 3)
     late, other = copy(7, DUBLIN, 9), copy(7, OREGON, 3)
     assert given([late], [late, other], logs) == {late.identity}
 
@@ -78,13 +78,13 @@ def test_the_late_copy_itself_says_nothing() -> None:
     # For example if its number was noted meanwhile, or is past.
     logs = known(DirectoryRow(DUBLIN, low=9))
     late = copy(7, DUBLIN, 9)
-    assert logs.gave(DUBLIN, 9)
+    assert logs.was_given(DUBLIN, 9)
     assert given([late], [late], logs) == set()
 
 
 def test_another_number_of_the_same_log_is_another_copy() -> None:
     logs = known()
-    logs.saw(DUBLIN, 4)
+    logs.mark_seen(DUBLIN, 4)
     late = copy(7, DUBLIN, 9)
     assert given([late], [copy(7, DUBLIN, 4), late], logs) == {late.identity}
 
@@ -106,16 +106,16 @@ def test_a_copy_in_a_log_of_long_ago_that_isnt_known_counts_as_past() -> None:
 
 def test_a_copy_that_wasnt_seen_or_is_void_was_given_to_nobody() -> None:
     logs = known()
-    logs.saw(OREGON, 1)
+    logs.mark_seen(OREGON, 1)
     logs.skip(OREGON, 2, 2)
     late = copy(7, DUBLIN, 9)
-    assert logs.has(OREGON, 2)
+    assert logs.is_done(OREGON, 2)
     assert given([late], [copy(7, OREGON, 2), copy(7, OREGON, 3)], logs) == set()
 
 
 def test_messages_are_told_apart() -> None:
     logs = known()
-    logs.saw(OREGON, 1)
+    logs.mark_seen(OREGON, 1)
     late = [copy(number, DUBLIN, number) for number in (7, 8)]
     # Number 1 of Oregon is a copy of message 8; message 6 isn't late.
     stored = [*late, copy(8, OREGON, 1), copy(6, OREGON, 1)]
@@ -158,15 +158,15 @@ def late_copies(logs: Logs, *copies: Envelope) -> LateCopies:
 async def test_a_copy_of_a_region_whose_clocks_were_an_hour_ahead_is_found() -> None:
     logs, now = known(), 1_000.0
     for log, at in ((OREGON, 0), (DUBLIN, HOUR)):
-        logs.heard(log, 1, 0, sent_ms=START_MS + at, now=now)
+        logs.note_report(log, 1, 0, sent_ms=START_MS + at, now=now)
     given_here, late = copy(7, OREGON, 1), copy(7, DUBLIN, 1, at=HOUR)
-    logs.saw(OREGON, 1)
+    logs.mark_seen(OREGON, 1)
     # Dublin's clocks are right again: the lead of its times shrinks.
-    logs.heard(DUBLIN, 2, 0, sent_ms=START_MS + HOUR + 500_000, now=now + 700)
+    logs.note_report(DUBLIN, 2, 0, sent_ms=START_MS + HOUR + 500_000, now=now + 700)
     copies = late_copies(logs, given_here, late)
     spread_ms = logs.times.spread_ms(START_MS + 700_000, now + 700)
-    assert await copies.given("news.breaking", [late], spread_ms) == {late.identity}
-    assert await copies.given("news.breaking", [late], 0) == set()
+    assert await copies.already_given("news.breaking", [late], spread_ms) == {late.identity}
+    assert await copies.already_given("news.breaking", [late], 0) == set()
 
 
 async def test_of_what_clocks_put_far_away_a_bounded_number_is_read(
@@ -174,14 +174,16 @@ async def test_of_what_clocks_put_far_away_a_bounded_number_is_read(
 ) -> None:
     monkeypatch.setattr(late_module, "_PAGE", 2)
     logs = known()
-    logs.saw(OREGON, 7)
+    logs.mark_seen(OREGON, 7)
     before = [copy(n, OREGON, n, at=n * 1_000) for n in range(1, 15)]
     late = copy(7, DUBLIN, 1, at=HOUR)
     monkeypatch.setattr(late_module, "_FAR_PAGES", 14)
-    assert await late_copies(logs, *before).given("news.breaking", [late], HOUR) == {late.identity}
+    assert await late_copies(logs, *before).already_given("news.breaking", [late], HOUR) == {
+        late.identity
+    }
     # The newest are read first. A repeat is better than a message that is never given.
     monkeypatch.setattr(late_module, "_FAR_PAGES", 3)
-    assert await late_copies(logs, *before).given("news.breaking", [late], HOUR) == set()
+    assert await late_copies(logs, *before).already_given("news.breaking", [late], HOUR) == set()
 
 
 async def test_where_there_are_too_many_copies_near_a_message_stays_missing(
@@ -191,4 +193,4 @@ async def test_where_there_are_too_many_copies_near_a_message_stays_missing(
     monkeypatch.setattr(late_module, "_MOST_PAGES", 3)
     near = [copy(n, OREGON, n, at=n * 1_000) for n in range(1, 15)]
     with pytest.raises(StoreError, match="too many copies on news"):
-        await late_copies(known(), *near).given("news.breaking", [copy(7, DUBLIN, 1)], 0)
+        await late_copies(known(), *near).already_given("news.breaking", [copy(7, DUBLIN, 1)], 0)

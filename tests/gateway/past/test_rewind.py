@@ -57,7 +57,7 @@ async def test_of_a_message_whose_oldest_copy_ended_void_another_copy_counts(
     )
     logs = box.hub.logs
     logs.learn(DirectoryRow(log_of(void), 2, 0, 1, ((1, 1),)), now=NOW)
-    logs.saw(log_of(again), 1)
+    logs.mark_seen(log_of(again), 1)
     await box.store.write([void, again, message(85)])
     found = await box.from_store(last(count))
     assert [(one.envelope.router, one.envelope.seq) for one in found.publications] == [
@@ -76,7 +76,7 @@ async def test_the_newest_of_a_key_whose_newest_copy_ended_void_counts_by_anothe
     )
     logs = box.hub.logs
     logs.learn(DirectoryRow(log_of(void), 2, 0, 1, ((1, 1),)), now=NOW)
-    logs.saw(log_of(again), 1)
+    logs.mark_seen(log_of(again), 1)
     # As many as the topic remembers.
     others = messages(82, 83, 84, topic="news.latest")
     await box.store.write([void, again, *others])
@@ -87,7 +87,7 @@ async def test_the_newest_of_a_key_whose_newest_copy_ended_void_counts_by_anothe
 async def test_a_topic_is_warmed_once_however_many_wait(box: BegunBox) -> None:
     await box.store.write(messages(1, 2, 3, 4))
     tasks = await box.waiting(last(2), last(2), last(3), seconds(597))
-    box.store.gate.set()
+    box.store.released.set()
     found = await asyncio.gather(*tasks)
     assert [seqs(one) for one in found] == [[3, 4], [3, 4], [2, 3, 4], [3, 4]]
     assert box.store.reads == 1
@@ -104,8 +104,8 @@ async def test_to_warm_a_topic_is_to_know_its_newest_versions_and_a_second_time_
     box: BegunBox,
 ) -> None:
     await box.store.write(messages(1, topic="news.latest", key="k"))
-    await box.rewinds.try_to_warm("news.latest")
-    await box.rewinds.try_to_warm("news.latest")
+    await box.rewinds.try_to_seed("news.latest")
+    await box.rewinds.try_to_seed("news.latest")
     assert seqs(box.from_memory(newest())) == [1]
     assert box.store.reads == 1
 
@@ -116,7 +116,7 @@ async def test_what_arrives_while_a_topic_is_warmed_comes_behind_what_was_there(
     await box.store.write(messages(1, 2))
     (task,) = await box.waiting(last(3))
     box.comes(message(100))
-    box.store.gate.set()
+    box.store.released.set()
     assert seqs(await task) == [1, 2, 100]
 
 
@@ -155,9 +155,9 @@ async def test_a_crowd_that_waits_for_what_is_older_is_read_for_once_and_gets_th
     box: BegunBox,
 ) -> None:
     await box.store.write(messages(*range(1, 10)))
-    await box.rewinds.try_to_warm(TOPIC)
+    await box.rewinds.try_to_seed(TOPIC)
     tasks = await box.waiting(last(5), last(5), last(5))
-    box.store.gate.set()
+    box.store.released.set()
     first, second, third = await asyncio.gather(*tasks)
     assert seqs(first) == [5, 6, 7, 8, 9]
     assert second is first
@@ -177,18 +177,18 @@ async def test_who_asks_for_what_is_older_when_it_was_read_has_it_read_anew(box:
 
 async def test_of_different_questions_each_has_its_own_answer(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 10)))
-    await box.rewinds.try_to_warm(TOPIC)
+    await box.rewinds.try_to_seed(TOPIC)
     verbs = (last(5), last(6), seconds(596))
     tasks = await box.waiting(*verbs)
     await until(lambda: box.store.reads == 1 + len(verbs))
-    box.store.gate.set()
+    box.store.released.set()
     assert [seqs(one) for one in await asyncio.gather(*tasks)] == [
         [5, 6, 7, 8, 9], [4, 5, 6, 7, 8, 9], [4, 5, 6, 7, 8, 9],
     ]  # fmt: skip
 
 
 async def test_answers_are_kept_for_a_second_and_only_so_many(box: BegunBox) -> None:
-    await box.rewinds.try_to_warm(TOPIC)
+    await box.rewinds.try_to_seed(TOPIC)
     first = box.from_memory(last(1))
     for count in range(2, 65):
         box.from_memory(last(count))
@@ -204,7 +204,7 @@ async def test_answers_are_kept_for_a_second_and_only_so_many(box: BegunBox) -> 
 
 
 async def test_a_rewind_by_count_that_memory_has_is_not_read(box: BegunBox) -> None:
-    await box.rewinds.try_to_warm(TOPIC)
+    await box.rewinds.try_to_seed(TOPIC)
     box.comes(*messages(100, 101, 102, 103))
     assert seqs(box.from_memory(last(3))) == [101, 102, 103]
     assert seqs(box.from_memory(last(1))) == [103]
@@ -213,7 +213,7 @@ async def test_a_rewind_by_count_that_memory_has_is_not_read(box: BegunBox) -> N
 
 async def test_a_rewind_beyond_memory_brings_the_older_ones_from_the_store(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 10)))
-    await box.rewinds.try_to_warm(TOPIC)
+    await box.rewinds.try_to_seed(TOPIC)
     assert box.from_memory(last(7)) is None
     assert seqs(await box.from_store(last(7))) == [3, 4, 5, 6, 7, 8, 9]
 
@@ -228,17 +228,17 @@ async def test_a_rewind_beyond_all_there_is_brings_all_there_is(box: BegunBox) -
 
 async def test_what_arrives_while_older_ones_are_read_counts_among_the_last(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 10)))
-    await box.rewinds.try_to_warm(TOPIC)
+    await box.rewinds.try_to_seed(TOPIC)
     (task,) = await box.waiting(last(5))
     box.comes(message(100))
-    box.store.gate.set()
+    box.store.released.set()
     assert seqs(await task) == [6, 7, 8, 9, 100]
 
 
 async def test_a_rewind_by_seconds_begins_to_the_millisecond(box: BegunBox) -> None:
     began = [message(number, at=number * 1_000 + ms) for number, ms in ((1, 999), (2, 0), (3, 1))]
     await box.store.write(began)
-    await box.rewinds.try_to_warm(TOPIC)
+    await box.rewinds.try_to_seed(TOPIC)
     assert seqs(box.from_memory(seconds(598), NOW)) == [2, 3]
     later = box.from_memory(seconds(598), NOW + 0.5)
     assert seqs(later) == [3]
@@ -252,7 +252,7 @@ async def test_those_who_ask_for_the_same_seconds_in_one_second_get_the_very_sam
     box: BegunBox,
 ) -> None:
     await box.store.write(messages(1, 2, 3))
-    await box.rewinds.try_to_warm(TOPIC)
+    await box.rewinds.try_to_seed(TOPIC)
     found = box.from_memory(seconds(598), NOW + 0.1)
     assert box.from_memory(seconds(598), NOW + 0.8) is found
     # 599.5 s before NOW + 1.6 is the same moment as 598 s before NOW + 0.1.
@@ -263,7 +263,7 @@ async def test_a_rewind_by_seconds_counts_from_when_it_was_asked_for(box: BegunB
     await box.store.write(messages(1, 2, 3))
     tasks = await box.waiting(seconds(598))
     box.now += 30.0
-    box.store.gate.set()
+    box.store.released.set()
     (task,) = tasks
     assert seqs(await task) == [2, 3]
 
@@ -272,7 +272,7 @@ async def test_a_rewind_by_seconds_beyond_memory_brings_the_older_ones_from_the_
     box: BegunBox,
 ) -> None:
     await box.store.write(messages(*range(1, 10)))
-    await box.rewinds.try_to_warm(TOPIC)
+    await box.rewinds.try_to_seed(TOPIC)
     assert box.from_memory(seconds(597)) is None
     assert seqs(await box.from_store(seconds(597))) == [3, 4, 5, 6, 7, 8, 9]
     assert box.from_memory(seconds(593)) is None
@@ -304,7 +304,7 @@ async def test_an_older_version_of_a_key_is_not_its_newest_however_late_it_comes
     box: BegunBox,
 ) -> None:
     await box.store.write([message(1, topic="news.latest", key="k", version=2)])
-    await box.rewinds.try_to_warm("news.latest")
+    await box.rewinds.try_to_seed("news.latest")
     box.comes(message(100, topic="news.latest", key="k", version=1))
     assert seqs(box.from_memory(newest())) == [1]
 
@@ -312,7 +312,7 @@ async def test_an_older_version_of_a_key_is_not_its_newest_however_late_it_comes
 async def test_who_asks_for_a_rewind_gets_that_and_nothing_else(box: BegunBox) -> None:
     there = [message(n, topic="news.latest", key=key) for n, key in enumerate("klm", start=1)]
     await box.store.write(there)
-    await box.rewinds.try_to_warm("news.latest")
+    await box.rewinds.try_to_seed("news.latest")
     assert seqs(box.from_memory(last(1, "news.latest"))) == [3]
     assert seqs(box.from_memory(seconds(598, "news.latest"))) == [2, 3]
 
@@ -392,7 +392,7 @@ async def test_a_topic_that_couldnt_be_read_is_warmed_by_who_asks_next(box: Begu
 
 async def test_if_only_what_is_older_cant_be_read_the_rest_is_given(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 10)))
-    await box.rewinds.try_to_warm(TOPIC)
+    await box.rewinds.try_to_seed(TOPIC)
     box.store.error = StoreUnavailable("away")
     assert seqs(await box.from_store(last(7))) == [7, 8, 9]
 
@@ -403,7 +403,7 @@ async def test_a_store_that_is_away_is_everybodys_failure_and_all_are_answered(
     box.comes(message(100))
     tasks = await box.waiting(last(2), last(2), seconds(550))
     box.store.error = StoreError("spoilt")
-    box.store.gate.set()
+    box.store.released.set()
     assert [seqs(one) for one in await asyncio.gather(*tasks)] == [[100], [100], [100]]
     assert box.store.reads == 1
 
@@ -411,50 +411,50 @@ async def test_a_store_that_is_away_is_everybodys_failure_and_all_are_answered(
 async def test_that_a_topic_cant_be_warmed_is_counted_and_no_error(box: BegunBox) -> None:
     box.store.error = StoreError("spoilt")
     before = failures()
-    await box.rewinds.try_to_warm(TOPIC)
-    assert (failures(), box.hub.memory(TOPIC).warm) == (before + 1, False)
+    await box.rewinds.try_to_seed(TOPIC)
+    assert (failures(), box.hub.memory(TOPIC).seeded) == (before + 1, False)
 
 
 async def test_who_leaves_while_the_store_is_asked_takes_nothing_from_the_others(
     box: BegunBox,
 ) -> None:
     await box.store.write(messages(*range(1, 10)))
-    await box.rewinds.try_to_warm(TOPIC)
+    await box.rewinds.try_to_seed(TOPIC)
     gone, other = await box.waiting(last(5), last(5))
     gone.cancel()
-    box.store.gate.set()
+    box.store.released.set()
     assert seqs(await other) == [5, 6, 7, 8, 9]
     assert box.store.reads == 2
 
 
 async def test_what_memory_forgets_before_the_answer_is_made_is_in_it(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 10)))
-    await box.rewinds.try_to_warm(TOPIC)
+    await box.rewinds.try_to_seed(TOPIC)
     (task,) = await box.waiting(last(7))
     (read,) = [one for one in box.tasks._running if not one.done()]
     read.add_done_callback(lambda _: box.comes(message(100)))
-    box.store.gate.set()
+    box.store.released.set()
     assert seqs(await task) == [4, 5, 6, 7, 8, 9, 100]
 
 
 async def test_what_comes_and_is_forgotten_while_older_ones_are_read(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 10)))
-    await box.rewinds.try_to_warm(TOPIC)
+    await box.rewinds.try_to_seed(TOPIC)
     (task,) = await box.waiting(last(7))
     box.comes(*messages(100, 101, 102, 103))
-    box.store.gate.set()
+    box.store.released.set()
     assert seqs(await task) == [7, 8, 9, 100, 101, 102, 103]
 
 
 async def test_who_asks_when_a_read_has_just_ended_has_the_store_read_again(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 21)))
-    await box.rewinds.try_to_warm(TOPIC)
+    await box.rewinds.try_to_seed(TOPIC)
     (first,) = await box.waiting(last(10))
     (read,) = [one for one in box.tasks._running if not one.done()]
     late: list[asyncio.Task[Replay]] = []
     # In the same turn of the loop, before the waiting tasks are woken.
     read.add_done_callback(lambda _: late.append(asyncio.create_task(box.from_store(last(10)))))
-    box.store.gate.set()
+    box.store.released.set()
     assert len(seqs(await first)) == 10
     assert seqs(await late[0]) == list(range(11, 21))
 
@@ -462,5 +462,5 @@ async def test_who_asks_when_a_read_has_just_ended_has_the_store_read_again(box:
 async def test_a_topic_that_has_just_been_warmed_is_not_forgotten_for_want_of_room() -> None:
     box = BegunBox(HubLimits(memory_bytes=1))
     await box.store.write(messages(1, 2, 3))
-    await box.rewinds.try_to_warm(TOPIC)
-    assert box.hub.memory(TOPIC).warm
+    await box.rewinds.try_to_seed(TOPIC)
+    assert box.hub.memory(TOPIC).seeded

@@ -15,17 +15,17 @@ from newsfabric.errors import StoreUnavailable
 
 
 class Work:
-    """Work that counts its starts, and ends when ``gate`` is open."""
+    """Work that counts its starts, and ends when ``released`` is open."""
 
     def __init__(self, fails: Exception | None = None) -> None:
         self.begun: list[str] = []
         self.ended: list[str] = []
-        self.gate = asyncio.Event()
+        self.released = asyncio.Event()
         self.fails = fails
 
     async def do(self, name: str) -> None:
         self.begun.append(name)
-        await self.gate.wait()
+        await self.released.wait()
         if self.fails is not None:
             raise self.fails
         self.ended.append(name)
@@ -61,7 +61,7 @@ async def test_it_is_done_once_however_many_wait() -> None:
     flights = Flights(Work())
     waiting = await flights.wanted("a", "a", "a")
     assert [task.done() for task in waiting] == [False] * 3
-    flights.work.gate.set()
+    flights.work.released.set()
     await asyncio.gather(*waiting)
     assert (flights.work.begun, flights.work.ended) == (["a"], ["a"])
 
@@ -70,14 +70,14 @@ async def test_each_key_has_work_of_its_own() -> None:
     flights = Flights(Work())
     waiting = await flights.wanted("a", "b", "a")
     assert flights.work.begun == ["a", "b"]
-    flights.work.gate.set()
+    flights.work.released.set()
     await asyncio.gather(*waiting)
     assert flights.work.ended == ["a", "b"]
 
 
 async def test_once_it_is_done_it_is_done_anew_for_who_wants_it_then() -> None:
     flights = Flights(Work())
-    flights.work.gate.set()
+    flights.work.released.set()
     await flights.do("a")
     await flights.do("a")
     assert flights.work.ended == ["a", "a"]
@@ -87,7 +87,7 @@ async def test_its_exception_is_everybodys_and_the_next_begins_anew() -> None:
     failure = StoreUnavailable("away")
     flights = Flights(Work(fails=failure))
     waiting = await flights.wanted("a", "a")
-    flights.work.gate.set()
+    flights.work.released.set()
     assert await asyncio.gather(*waiting, return_exceptions=True) == [failure, failure]
     flights.work.fails = None
     await flights.do("a")
@@ -100,7 +100,7 @@ async def test_who_is_cancelled_doesnt_take_it_from_the_others() -> None:
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    flights.work.gate.set()
+    flights.work.released.set()
     await second
     assert (flights.work.begun, flights.work.ended) == (["a"], ["a"])
 
@@ -112,7 +112,7 @@ async def test_it_goes_on_when_all_who_wanted_it_are_gone() -> None:
     with pytest.raises(asyncio.CancelledError):
         await only
     (late,) = await flights.wanted("a")
-    flights.work.gate.set()
+    flights.work.released.set()
     await late
     assert (flights.work.begun, flights.work.ended) == (["a"], ["a"])
 
@@ -125,7 +125,7 @@ async def test_what_fails_when_all_who_wanted_it_are_gone_is_nobodys_error(
     only.cancel()
     with pytest.raises(asyncio.CancelledError):
         await only
-    flights.work.gate.set()
+    flights.work.released.set()
     await asyncio.wait(flights.tasks)
     # A task whose exception was never read logs that when it is deleted.
     flights.tasks.clear()
@@ -139,7 +139,7 @@ async def test_work_that_is_cancelled_is_cancelled_for_all_and_can_begin_again()
     flights.tasks[0].cancel()
     answers = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(answer) for answer in answers] == [asyncio.CancelledError] * 2
-    flights.work.gate.set()
+    flights.work.released.set()
     await flights.do("a")
     assert flights.work.ended == ["a"]
 
@@ -150,7 +150,7 @@ async def test_one_that_has_just_ended_is_not_under_way() -> None:
     (first,) = await flights.wanted("a")
     late: list[asyncio.Task[None]] = []
     flights.tasks[0].add_done_callback(lambda _: late.append(asyncio.create_task(flights.do("a"))))
-    work.gate.set()
+    work.released.set()
     await first
     await late[0]
     assert work.ended == ["a", "a"]

@@ -16,7 +16,7 @@ from newsfabric.closing import SLOW_READER, CloseReason
 PIECE = bytes(1 << 20)
 
 
-class Reader:
+class WaitingReader:
     """A connection with the parts that the budget uses."""
 
     def __init__(self, budget: Budget, stream: ReaderStream | None = None) -> None:
@@ -35,7 +35,7 @@ class Reader:
         self.outbox.clear()
 
 
-class Clock:
+class BudgetClock:
     def __init__(self) -> None:
         self.now = 100.0
 
@@ -43,8 +43,10 @@ class Clock:
         return self.now
 
 
-def budget_of(most_bytes: int, readers: list[Reader], clock: Clock | None = None) -> Budget:
-    return Budget(most_bytes, 30.0, lambda: readers, clock or Clock())  # type: ignore[return-value]
+def budget_of(
+    most_bytes: int, readers: list[WaitingReader], clock: BudgetClock | None = None
+) -> Budget:
+    return Budget(most_bytes, 30.0, lambda: readers, clock or BudgetClock())  # type: ignore[return-value]
 
 
 @contextlib.asynccontextmanager
@@ -76,9 +78,9 @@ def test_a_frame_that_many_wait_for_counts_once_and_each_place_too() -> None:
 
 
 async def test_over_the_bound_those_furthest_behind_go_until_an_eighth_is_free() -> None:
-    readers: list[Reader] = []
+    readers: list[WaitingReader] = []
     budget = budget_of(1_000_000, readers)
-    readers += [Reader(budget) for _ in range(11)]
+    readers += [WaitingReader(budget) for _ in range(11)]
     for number, reader in enumerate(readers):
         reader.outbox.push_firm(bytes(number * 10_000 + 40_000), 0.0)
     await asyncio.sleep(0)
@@ -95,7 +97,7 @@ async def test_what_goodbyes_take_is_not_searched_for_again_at_once() -> None:
     stuck = Outbox(OutboxLimits(), budget.account)
     looked = 0
 
-    def readers() -> list[Reader]:
+    def readers() -> list[WaitingReader]:
         nonlocal looked
         looked += 1
         return []
@@ -106,14 +108,14 @@ async def test_what_goodbyes_take_is_not_searched_for_again_at_once() -> None:
         await asyncio.sleep(0)
     assert looked == 2
     stuck.clear()
-    budget.look()
+    budget.check_streams()
     stuck.push_firm(bytes(1_000_001), 0.0)
     await asyncio.sleep(0)
     assert looked == 3
 
 
 async def test_a_stream_that_takes_nothing_is_given_up_and_one_that_takes_something_isnt() -> None:
-    clock = Clock()
+    clock = BudgetClock()
     budget = budget_of(1 << 30, [], clock)
     async with stream_of(budget) as (stalled, _), stream_of(budget) as (slow, theirs):
         for stream in (stalled, slow):
@@ -125,39 +127,39 @@ async def test_a_stream_that_takes_nothing_is_given_up_and_one_that_takes_someth
                 theirs.recv(1 << 16)
             await asyncio.sleep(0)
         clock.now += 29.0
-        budget.look()
+        budget.check_streams()
         assert not stalled.closed()
         clock.now += 1.0
-        budget.look()
+        budget.check_streams()
         assert stalled.closed()
         assert not slow.closed()
         assert budget.waiting_bytes == slow.waiting
         clock.now += 30.0
-        budget.look()
+        budget.check_streams()
         assert slow.closed()
         assert budget.waiting_bytes == 0
 
 
 async def test_a_reader_whose_stream_takes_nothing_is_told_if_little_goes_before() -> None:
-    clock, readers = Clock(), list[Reader]()
+    clock, readers = BudgetClock(), list[WaitingReader]()
     budget = budget_of(1 << 30, readers, clock)
     async with stream_of(budget) as (short, theirs), stream_of(budget) as (long, _):
-        readers += [Reader(budget, short), Reader(budget, long)]
+        readers += [WaitingReader(budget, short), WaitingReader(budget, long)]
         long.write(PIECE)
         while not short.waiting:
             short.write(bytes(10_000))
         clock.now += 30.0
-        budget.look()
+        budget.check_streams()
         assert [reader.closed for reader in readers] == [SLOW_READER, SLOW_READER]
         assert (short.closed(), long.closed()) == (False, True)
         assert theirs.recv(1)
 
 
 async def test_streams_count_and_the_furthest_behind_of_them_go_first() -> None:
-    readers: list[Reader] = []
+    readers: list[WaitingReader] = []
     budget = budget_of(2_500_000, readers)
     async with stream_of(budget) as (one, _), stream_of(budget) as (two, _):
-        readers.append(Reader(budget))
+        readers.append(WaitingReader(budget))
         readers[0].outbox.push_firm(bytes(100_000), 0.0)
         one.write(PIECE)
         two.write(PIECE)
@@ -183,17 +185,17 @@ async def test_of_streams_that_are_as_far_behind_the_one_that_began_to_wait_firs
 async def test_who_is_hardly_behind_stays_where_others_have_only_begun_to_be_sent_something() -> (
     None
 ):
-    readers: list[Reader] = []
+    readers: list[WaitingReader] = []
     budget = budget_of(1_000_000, readers)
     async with contextlib.AsyncExitStack() as stack:
-        little = Reader(budget)
+        little = WaitingReader(budget)
         little.outbox.push_firm(bytes(5_000), 0.0)
         readers.append(little)
         for _ in range(10):
             stream, _theirs = await stack.enter_async_context(stream_of(budget))
             while not stream.waiting:
                 stream.write(bytes(10_000))
-            readers.append(Reader(budget, stream))
+            readers.append(WaitingReader(budget, stream))
             # Less than is still sent before a goodbye: closing alone would free none of it.
             stream.write(bytes(100_000))
         await asyncio.sleep(0)
@@ -203,9 +205,9 @@ async def test_who_is_hardly_behind_stays_where_others_have_only_begun_to_be_sen
 
 
 async def test_what_waits_for_those_who_are_closing_goes_before_others() -> None:
-    readers: list[Reader] = []
+    readers: list[WaitingReader] = []
     budget = budget_of(1_000_000, readers)
-    readers += [Reader(budget), Reader(budget)]
+    readers += [WaitingReader(budget), WaitingReader(budget)]
     little, leaving = readers
     # It was closing before: closing it again frees nothing.
     leaving.close = lambda reason: None  # type: ignore[method-assign]

@@ -10,7 +10,7 @@ from gateway.core.core import Core
 from gateway.past.replay import Replay
 from gateway.process.settings import GatewaySettings
 from gateway.readers.connection import Connection
-from gateway.wire.frames import Variant
+from gateway.wire.frames import Framing
 from gateway.wire.outbox import OutboxLimits
 from gateway.wire.protocol import Subscribed
 from gateway.wire.publication import Publication
@@ -22,7 +22,7 @@ class Stuck(Connection):
     """A connection whose transport accepts nothing."""
 
     transport = "websocket"
-    variant = Variant.RAW
+    framing = Framing.RAW
 
     def __init__(self, core: Core) -> None:
         super().__init__(core.readers)

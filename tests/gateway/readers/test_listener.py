@@ -17,7 +17,7 @@ from tornado.httpserver import HTTPServer
 
 from gateway.process.settings import GatewaySettings
 from gateway.readers.budget import Budget
-from gateway.readers.listener import Listener, listen
+from gateway.readers.listener import ReaderListener, listen
 from newsfabric.errors import ConfigError
 
 SETTINGS = GatewaySettings(name="oregon-retail-1", region="oregon")
@@ -37,7 +37,7 @@ async def test_without_descriptors_it_pauses_and_then_serves(
     descriptors: Descriptors, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = HTTPServer(tornado.web.Application([], log_function=lambda handler: None))
-    listener = Listener(server, budget(), SETTINGS)
+    listener = ReaderListener(server, budget(), SETTINGS)
     listener.start()
     loop = asyncio.get_running_loop()
     with socket.socket() as waiting:
@@ -62,7 +62,7 @@ async def test_with_all_connections_that_it_may_have_others_wait(
 ) -> None:
     monkeypatch.setattr("gateway.readers.listener.connections_at_most", lambda: 1)
     server = HTTPServer(tornado.web.Application([], log_function=lambda handler: None))
-    listener = Listener(server, budget(), SETTINGS)
+    listener = ReaderListener(server, budget(), SETTINGS)
     listener.start()
     loop = asyncio.get_running_loop()
     with socket.socket() as first, socket.socket() as second:
@@ -87,7 +87,7 @@ async def test_beyond_those_who_are_told_that_an_address_is_full_others_are_clos
     monkeypatch.setattr("gateway.readers.listener._TURNED_AWAY_AT_ONCE", 2)
     server = HTTPServer(tornado.web.Application([], log_function=lambda handler: None))
     settings = dataclasses.replace(SETTINGS, per_address=1, unfinished_seconds=600.0)
-    listener = Listener(server, budget(), settings)
+    listener = ReaderListener(server, budget(), settings)
     listener.start()
     loop = asyncio.get_running_loop()
 

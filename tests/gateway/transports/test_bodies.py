@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.transports.bodies import Bodies, Body, BodyState
+from gateway.transports.bodies import BodyState, RequestBodies, RequestBody
 
 
 def test_a_body_comes_in_pieces() -> None:
-    bodies = Bodies(100)
-    body = Body(bodies, 10)
+    bodies = RequestBodies(100)
+    body = RequestBody(bodies, 10)
     for chunk in (b"abc", b"", b"defg"):
-        body.take(chunk)
+        body.append(chunk)
     assert (bytes(body.data), body.state, bodies.held) == (b"abcdefg", BodyState.TAKEN, 7)
     body.close()
     body.close()
@@ -20,31 +20,31 @@ def test_a_body_comes_in_pieces() -> None:
 
 
 def test_one_that_is_too_large_is_dropped_as_it_comes() -> None:
-    bodies = Bodies(100)
-    body = Body(bodies, 10)
+    bodies = RequestBodies(100)
+    body = RequestBody(bodies, 10)
     for _ in range(3):
-        body.take(b"12345678")
+        body.append(b"12345678")
     assert (body.state, bodies.held) == (BodyState.TOO_LARGE, 0)
 
 
 def test_without_room_for_all_the_largest_is_dropped() -> None:
-    bodies = Bodies(10)
-    first, second, third = (Body(bodies, 10) for _ in range(3))
-    first.take(b"1234")
-    second.take(b"12345")
+    bodies = RequestBodies(10)
+    first, second, third = (RequestBody(bodies, 10) for _ in range(3))
+    first.append(b"1234")
+    second.append(b"12345")
     # The new one itself would be the largest.
-    third.take(b"123456")
+    third.append(b"123456")
     assert (third.state, bodies.held) == (BodyState.NO_ROOM, 9)
-    third = Body(bodies, 10)
-    third.take(b"12")
+    third = RequestBody(bodies, 10)
+    third.append(b"12")
     assert [one.state for one in (first, second, third)] == [
         BodyState.TAKEN, BodyState.NO_ROOM, BodyState.TAKEN,
     ]  # fmt: skip
     # Its bytes are received all the same, and dropped.
-    second.take(b"6")
+    second.append(b"6")
     assert (bytes(second.data), bodies.held) == (b"", 6)
     first.close()
-    third.take(b"34567890")
+    third.append(b"34567890")
     assert (third.state, bodies.held) == (BodyState.TAKEN, 10)
 
 
@@ -52,12 +52,12 @@ def test_without_room_for_all_the_largest_is_dropped() -> None:
 def test_what_is_held_is_what_was_taken_and_never_more_than_there_is_room_for(
     steps: list[tuple[int, bytes | None]],
 ) -> None:
-    bodies = Bodies(20)
-    open_bodies = [Body(bodies, 12) for _ in range(5)]
+    bodies = RequestBodies(20)
+    open_bodies = [RequestBody(bodies, 12) for _ in range(5)]
     for which, chunk in steps:
         if chunk is None:
             open_bodies[which].close()
-            open_bodies[which] = Body(bodies, 12)
+            open_bodies[which] = RequestBody(bodies, 12)
         else:
-            open_bodies[which].take(chunk)
+            open_bodies[which].append(chunk)
         assert bodies.held == sum(len(body.data) for body in open_bodies) <= bodies.most

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from gateway.wire.frames import (
     TEXT,
-    Variant,
+    Framing,
     disconnect_push,
-    dress,
     encode_push,
+    frame_as,
     messages_push,
     sockjs_close,
     sockjs_element,
@@ -54,7 +54,7 @@ def events(stream: bytes) -> list[dict[str, str]]:
 
 
 def test_a_message_push_has_its_fields_in_order_and_its_body_as_json() -> None:
-    push = publication(b'{"headline":"x"}').frame(Variant.RAW)
+    push = publication(b'{"headline":"x"}').frame(Framing.RAW)
     assert json.loads(push) == {
         "type": "message",
         "topic": "news.breaking",
@@ -72,22 +72,22 @@ def test_a_message_push_has_its_fields_in_order_and_its_body_as_json() -> None:
 
 def test_the_bodys_bytes_are_the_publishers() -> None:
     assert (
-        publication(b"[1.0, 1e400,  -0]").frame(Variant.RAW).endswith(b'"body":[1.0, 1e400,  -0]}')
+        publication(b"[1.0, 1e400,  -0]").frame(Framing.RAW).endswith(b'"body":[1.0, 1e400,  -0]}')
     )
 
 
 def test_a_frame_is_made_once() -> None:
     one = publication(b"{}")
-    for variant in Variant:
-        assert one.frame(variant) is one.frame(variant)
+    for framing in Framing:
+        assert one.frame(framing) is one.frame(framing)
 
 
 @pytest.mark.parametrize("body", [TRICKY.encode(), b'"\\n\\r"', b"\n\r[\n]\r"])
 def test_every_variant_carries_the_same_message(body: bytes) -> None:
     one = publication(body)
-    expected = json.loads(one.frame(Variant.RAW))
-    assert json.loads(json.loads(one.frame(Variant.SOCKJS))) == expected
-    (event,) = events(one.frame(Variant.SSE))
+    expected = json.loads(one.frame(Framing.RAW))
+    assert json.loads(json.loads(one.frame(Framing.SOCKJS))) == expected
+    (event,) = events(one.frame(Framing.SSE))
     assert json.loads(event["data"]) == expected
     assert event["id"] == "AQ"
 
@@ -95,8 +95,8 @@ def test_every_variant_carries_the_same_message(body: bytes) -> None:
 @given(JSON)
 def test_any_json_survives_sockjs_and_sse(value: object) -> None:
     push = encode_push("x", value=value, n=1)
-    assert json.loads(json.loads(dress(push, Variant.SOCKJS))) == json.loads(push)
-    (event,) = events(dress(push, Variant.SSE))
+    assert json.loads(json.loads(frame_as(push, Framing.SOCKJS))) == json.loads(push)
+    (event,) = events(frame_as(push, Framing.SSE))
     assert json.loads(event["data"]) == json.loads(push)
 
 

@@ -7,8 +7,8 @@ import json
 from gateway.wire.protocol import (
     Bucket,
     ReaderLimits,
-    Refusal,
     Throttle,
+    VerbRefusal,
     error_push,
     subscription_refusal,
     too_many,
@@ -57,7 +57,9 @@ def test_a_clock_that_goes_back_takes_nothing_away() -> None:
 
 
 def test_an_error_push_tells_topic_and_ref_when_there_are_any() -> None:
-    refusal = Refusal(code=ErrorCode.UNKNOWN_TOPIC, reason="unknown topic", topic="a.b", ref="r")
+    refusal = VerbRefusal(
+        code=ErrorCode.UNKNOWN_TOPIC, reason="unknown topic", topic="a.b", ref="r"
+    )
     assert json.loads(error_push(refusal)) == {
         "type": "error",
         "ref": "r",

@@ -73,7 +73,7 @@ def test_a_ping_within_a_message_doesnt_make_it_younger() -> None:
     assert parser.unfinished_since(1.0) == 1.0
     assert [r.opcode for r in parser.feed(frame(PING))] == [PING]
     assert parser.unfinished_since(2.0) == 1.0
-    parser.give_up(UNFINISHED)
+    parser.stop(UNFINISHED)
     assert parser.feed(frame(0, b"b")) == []
     assert parser.violation is UNFINISHED
 

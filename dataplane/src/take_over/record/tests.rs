@@ -2,12 +2,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::*;
 use crate::bucket::Bucket;
-use crate::closing::Ending;
+use crate::closing::AfterGoodbye;
 use crate::control::{Settings, Slow};
 use crate::deflate::{Agreement, negotiate};
 use crate::frame::{Decoder, Rules};
 use crate::head::Framing;
-use crate::slab::{Extra, Phase, Waiting, fresh};
+use crate::slab::{BusyState, Phase, Waiting, fresh};
 use proptest::prelude::*;
 
 fn bytes_of(record: &Record<'_>) -> Vec<u8> {
@@ -36,7 +36,7 @@ fn everywhere(size: usize) -> std::ops::Range<usize> {
 #[test]
 fn every_record_is_read_as_it_was_written() {
     let topic = Topic { name: "news.x", slow: Slow::Conflate };
-    let message = Message { id: [9; 16], version: -1, key: "k", push: b"{}" };
+    let message = TopicMessage { id: [9; 16], version: -1, key: "k", push: b"{}" };
     again(&Record::Thread { number: 3, now_ms: 1 << 40 }, everywhere);
     again(&Record::Publication { number: 7, topic, message }, everywhere);
     again(&Record::Frame { number: 8, bytes: b"\x81\x02{}" }, everywhere);
@@ -57,7 +57,7 @@ fn an_impossible_length_is_refused_before_its_bytes_come() {
 
 #[test]
 fn a_count_that_the_bytes_do_not_keep_costs_nothing() {
-    let mut bytes = bytes_of(&Record::Connection(Box::new((plain(), Beside::default()))));
+    let mut bytes = bytes_of(&Record::Connection(Box::new((plain(), ConnectionExtras::default()))));
     // The count of topics is the fourth byte from the end.
     let count = bytes.len() - 4;
     assert_eq!(bytes.get(count..), Some(&[0; 4][..]));
@@ -68,7 +68,7 @@ fn a_count_that_the_bytes_do_not_keep_costs_nothing() {
 #[test]
 fn what_nobody_can_have_written_is_refused() {
     let topic = Topic { name: "a\"b", slow: Slow::Conflate };
-    let message = Message { id: [9; 16], version: -1, key: "k", push: b"{}" };
+    let message = TopicMessage { id: [9; 16], version: -1, key: "k", push: b"{}" };
     let too_long = AuthState::new("42", 5, 6, &[7; 1_025]);
     for record in [
         Record::Publication { number: 7, topic, message },
@@ -91,13 +91,13 @@ fn impossible(bytes: &[u8]) -> Malformed {
 
 #[test]
 fn a_free_slot_is_no_connection() {
-    let free = Connection { phase: Phase::Free, ..plain() };
-    let bytes = bytes_of(&Record::Connection(Box::new((free, Beside::default()))));
+    let free = ReaderSlot { phase: Phase::Free, ..plain() };
+    let bytes = bytes_of(&Record::Connection(Box::new((free, ConnectionExtras::default()))));
     impossible(&bytes[4..]);
 }
 
-fn plain() -> Connection {
-    Connection { phase: Phase::Open, ..fresh(0, 1) }
+fn plain() -> ReaderSlot {
+    ReaderSlot { phase: Phase::Open, ..fresh(0, 1) }
 }
 
 /// Return a decoder that has received these bytes.
@@ -121,15 +121,15 @@ fn agreement(window_bits: u8) -> Option<Agreement> {
 const PHASES: [Phase; 5] = [
     Phase::Head,
     Phase::Open,
-    Phase::Closing(Ending::Wait),
-    Phase::Closing(Ending::HalfClose),
-    Phase::Closing(Ending::HangUp),
+    Phase::Closing(AfterGoodbye::Wait),
+    Phase::Closing(AfterGoodbye::HalfClose),
+    Phase::Closing(AfterGoodbye::HangUp),
 ];
 
 proptest! {
     #[test]
     fn a_connection_is_read_as_it_was_written(
-        (generation, heard, verbs_left, updated) in any::<(u32, u32, u32, u32)>(),
+        (generation, last_received, verbs_left, updated) in any::<(u32, u32, u32, u32)>(),
         phase in 0_usize..5,
         (sockjs, low_water, window) in any::<(bool, bool, u8)>(),
         (timer, counted) in any::<(Option<u64>, Option<[u8; 4]>)>(),
@@ -140,30 +140,30 @@ proptest! {
         cut in any::<prop::sample::Index>(),
     ) {
         let mut beside =
-            Beside { timer, counted: counted.map(IpAddr::from), topics, ..Beside::default() };
-        let extra = busy.then(|| {
+            ConnectionExtras { timer, counted: counted.map(IpAddr::from), topics, ..ConnectionExtras::default() };
+        let busy = busy.then(|| {
             (beside.frames, beside.written, beside.soft_since) = (frames, written, soft_since);
             let waiting = |verb: Option<Vec<u8>>| match verb {
                 Some(verb) => Waiting::Verb(verb.into()),
                 None => Waiting::Refusal,
             };
-            Box::new(Extra {
+            Box::new(BusyState {
                 proxied: proxied.map(|(ip, port)| SocketAddr::new(ip.into(), port)),
                 asked: asked.map(Box::from),
                 waiting: verbs.into_iter().map(waiting).chain([Waiting::HangUp]).collect(),
                 ping: ping.map(Box::from),
-                ..Extra::default()
+                ..BusyState::default()
             })
         });
-        let connection = Connection {
+        let connection = ReaderSlot {
             phase: PHASES[phase],
             framing: if sockjs { Framing::SockJs } else { Framing::Raw },
             deflate: agreement(window % 20),
             low_water,
-            heard,
+            last_received,
             bucket: bucket(verbs_left, updated),
             decoder: decoder(&b"\x81\xfe\x01\x00\x01\x02\x03"[..begun % 8]),
-            extra,
+            busy,
             ..fresh(0, generation)
         };
         again(&Record::Connection(Box::new((connection, beside))), |size| {
@@ -180,24 +180,24 @@ proptest! {
 
 #[test]
 fn a_connection_has_the_bytes_that_it_has_always_had() {
-    let extra = Extra {
+    let busy = BusyState {
         proxied: Some(SocketAddr::from(([10, 0, 0, 1], 0x1234))),
         asked: Some((*b"ask").into()),
         waiting: [Waiting::Verb((*b"v").into()), Waiting::Refusal, Waiting::HangUp].into(),
-        ..Extra::default()
+        ..BusyState::default()
     };
-    let busy = Connection {
-        phase: Phase::Closing(Ending::HalfClose),
+    let busy = ReaderSlot {
+        phase: Phase::Closing(AfterGoodbye::HalfClose),
         framing: Framing::SockJs,
         deflate: agreement(15),
         low_water: true,
-        heard: 11,
+        last_received: 11,
         bucket: bucket(12, 13),
         decoder: decoder(b"\x81"),
-        extra: Some(Box::new(extra)),
+        busy: Some(Box::new(busy)),
         ..fresh(0, 0x0102_0304)
     };
-    let beside = Beside {
+    let beside = ConnectionExtras {
         timer: Some(13),
         counted: Some(IpAddr::from([1_u16; 8])),
         topics: vec![3, 4],
@@ -210,7 +210,7 @@ fn a_connection_has_the_bytes_that_it_has_always_had() {
         "5d000000078486880803010101010f010b0de05d00018100000000000000000000000000010000000000000001010361736b0300017601020001000a000001b424010d010100010001000100010001000100010001020304020700080109050106"
     );
     assert_eq!(
-        hex(&Record::Connection(Box::new((plain(), Beside::default())))),
+        hex(&Record::Connection(Box::new((plain(), ConnectionExtras::default())))),
         "12000000070102000000000000000000000000000000"
     );
 }

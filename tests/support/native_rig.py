@@ -14,8 +14,8 @@ import pytest
 from envelopes import START_MS, envelope
 from fake_dataplane import (
     READER,
-    Command,
     FakeDataplane,
+    ReceivedCommand,
     Visit,
     fake_dataplane,
     verbs,
@@ -28,9 +28,9 @@ from tornado.web import Application
 from gateway.answers.access import AuthState
 from gateway.answers.verbs import Intent, VerbParser
 from gateway.core.core import Core
-from gateway.logs.logs import LeftLogs
-from gateway.native.plane import Plane, State
-from gateway.native.serving import Serving
+from gateway.logs.logs import LogsSnapshot
+from gateway.native.plane import Plane, PlaneState
+from gateway.native.serving import DataplaneService
 from gateway.process.settings import GatewaySettings, NativeSettings, TokenSettings
 from gateway.wire.protocol import ReaderLimits
 from newsfabric.errors import StoreError
@@ -44,7 +44,7 @@ TABLE = TopicTable(
         TopicPolicy(pattern="news.latest", keep=3, latest=True, slow="conflate"),
         TopicPolicy(pattern="news.*", keep=3, slow="drop_oldest"),
         TopicPolicy(pattern="user.*", access="owner"),
-        TopicPolicy(pattern="desk.*", access="registered"),
+        TopicPolicy(pattern="rig.*", access="registered"),
     ]
 )
 
@@ -64,8 +64,8 @@ class CountingStore(MemoryStore):
         self.reads = 0
         self.resumes = 0
         self.spoilt = False
-        self.gate = asyncio.Event()
-        self.gate.set()
+        self.released = asyncio.Event()
+        self.released.set()
 
     async def since(self, *args: Any, **kwargs: Any) -> list[Envelope]:
         self.resumes += 1
@@ -73,20 +73,20 @@ class CountingStore(MemoryStore):
 
     async def history(self, *args: Any, **kwargs: Any) -> list[Envelope]:
         self.reads += 1
-        await self.gate.wait()
+        await self.released.wait()
         if self.spoilt:
             raise StoreError("spoilt")
         return await super().history(*args, **kwargs)
 
 
-class Desk:
+class NativeRig:
     """A gateway attached to a fake data plane, which sends verbs as its readers would."""
 
     def __init__(
         self,
         core: Core,
         plane: Plane,
-        serving: Serving,
+        serving: DataplaneService,
         store: CountingStore,
         fake: FakeDataplane,
         visit: Visit,
@@ -109,7 +109,7 @@ class Desk:
     async def say(self, text: bytes, *, auth: bytes = b"", by: bytes = READER) -> None:
         await self.visit.say(verbs(text, connections=by, auth=auth))
 
-    async def ask(self, *, auth: bytes = b"", by: bytes = READER, **verb: Any) -> Command:
+    async def ask(self, *, auth: bytes = b"", by: bytes = READER, **verb: Any) -> ReceivedCommand:
         """Send ``verb``; return the command that follows."""
         await self.say(json.dumps(verb).encode(), auth=auth, by=by)
         return await self.visit.hear()
@@ -130,7 +130,7 @@ class Desk:
     async def leaves(self) -> None:
         """Close the data plane, with no successor that listens yet."""
         self.visit.leave()
-        await until(lambda: self.plane.state is State.AWAY)
+        await until(lambda: self.plane.state is PlaneState.AWAY)
         self.fake.close()
 
 
@@ -143,7 +143,7 @@ async def attached(fake: FakeDataplane, plane: Plane, attachment: int = 1) -> Vi
 
 
 @pytest.fixture
-async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[NativeRig]:
     path = tmp_path / "control"
     store = CountingStore()
     told = GatewaySettings(
@@ -158,24 +158,24 @@ async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     async with fake_dataplane(path) as fake:
         plane = Plane(told, Path("/nowhere"), path)
         core = Core(told, TABLE, store, plane)
-        serving = Serving(core, plane, HTTPServer(Application()), asyncio.Event())
+        serving = DataplaneService(core, plane, HTTPServer(Application()), asyncio.Event())
         # The gate reads the revocations from the store.
-        await core.gate.start()
+        await core.authenticator.start()
         store.reads = 0
         visit = await attached(fake, plane)
-        core.follower.begin(LeftLogs((), 0))
-        desk = Desk(core, plane, serving, store, fake, visit)
-        monkeypatch.setattr(core.desk, "now", lambda: desk.now)
-        monkeypatch.setattr(core.desk.rewinds, "now", lambda: desk.now)
-        monkeypatch.setattr(core.resumes, "now", lambda: desk.now)
+        core.follower.begin(LogsSnapshot((), 0))
+        rig = NativeRig(core, plane, serving, store, fake, visit)
+        monkeypatch.setattr(core.dispatcher, "now", lambda: rig.now)
+        monkeypatch.setattr(core.dispatcher.rewinds, "now", lambda: rig.now)
+        monkeypatch.setattr(core.resumes, "now", lambda: rig.now)
         parse = VerbParser.parse
 
         def counted(verbs: VerbParser, text: bytes) -> Intent:
-            desk.texts_read.append(text)
+            rig.texts_read.append(text)
             return parse(verbs, text)
 
         monkeypatch.setattr(VerbParser, "parse", counted)
-        yield desk
+        yield rig
         await core.close()
 
 

@@ -55,7 +55,7 @@ _ERROR_NUMBERS: Final = {code.name.lower(): str(code.value) for code in ErrorCod
 _MICROSECONDS: Final = 1e-6
 
 
-class Tally(Totals):
+class DataPlaneTotals(Totals):
     """The counters of one data plane, or of several one after the other."""
 
     def __init__(self) -> None:
@@ -99,10 +99,10 @@ class Tally(Totals):
 def _add(histogram: BulkHistogram, series: str, what: str, by: int) -> None:
     """Add to a bucket, by its number, or to ``sum_us``; other names are another version's."""
     try:
-        tally = histogram.labels(*(series.split(SERIES) if series else ()))
+        totals = histogram.labels(*(series.split(SERIES) if series else ()))
     except ValueError:
         return
     if what == "sum_us":
-        tally.add_sum(by * _MICROSECONDS)
+        totals.add_sum(by * _MICROSECONDS)
     elif what.isdecimal():
-        tally.add(int(what), by)
+        totals.add(int(what), by)

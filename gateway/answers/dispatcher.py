@@ -1,7 +1,7 @@
-"""The desk: has each verb of a reader answered, the same on both engines.
+"""The dispatcher of verbs: has each verb of a reader answered, the same on both engines.
 
-Answers are made from the hub's memory, and from the store for older messages. The desk keeps no
-state of a reader.
+Answers are made from the hub's memory, and from the store for older messages. The dispatcher
+keeps no state of a reader.
 
 The store may fail. A subscribe then continues with the messages in memory, since new messages
 matter more than old ones. A history, and a mailbox, are refused with a temporary error.
@@ -10,20 +10,20 @@ matter more than old ones. A history, and a mailbox, are refused with a temporar
 from __future__ import annotations
 
 from gateway.answers.access import refusal
-from gateway.answers.verb import Parts, Pending, Port, Verb, refuse
+from gateway.answers.verb import Pending, Port, Verb, VerbContext, refuse
 from gateway.answers.verbs import BY_VERB, Intent, Topic
 from gateway.process import measures
-from gateway.wire.protocol import Refusal
+from gateway.wire.protocol import VerbRefusal
 from newsfabric.closing import ErrorCode
 from newsfabric.errors import LinkError, StoreError
 
 
-class Desk(Parts):
+class VerbDispatcher(VerbContext):
     """The decisions, one verb at a time for each reader."""
 
     def decide(self, reader: Port, intent: Intent) -> Pending | None:
         """Answer ``intent`` now, or return a coroutine to await before the reader's next one."""
-        if isinstance(intent, Refusal):
+        if isinstance(intent, VerbRefusal):
             refuse(reader, intent)
             return None
         row = BY_VERB[type(intent)]
@@ -35,7 +35,7 @@ class Desk(Parts):
         pending = intent.answer(self, reader)
         return None if pending is None else _unless_away(reader, intent, pending)
 
-    def _denied(self, reader: Port, verb: Verb, topic: Topic) -> Refusal | None:
+    def _denied(self, reader: Port, verb: Verb, topic: Topic) -> VerbRefusal | None:
         if topic == "past" and not self.can_serve():
             # Verbs of readers that the data plane had before this process started.
             return _not_now(verb, "the gateway is starting")
@@ -55,5 +55,5 @@ async def _unless_away(reader: Port, verb: Verb, pending: Pending) -> None:
         refuse(reader, _not_now(verb, "marks can't be sent now"), verb)
 
 
-def _not_now(verb: Verb, reason: str) -> Refusal:
-    return Refusal(code=ErrorCode.INTERNAL, reason=reason, temporary=True, topic=verb.topic)
+def _not_now(verb: Verb, reason: str) -> VerbRefusal:
+    return VerbRefusal(code=ErrorCode.INTERNAL, reason=reason, temporary=True, topic=verb.topic)

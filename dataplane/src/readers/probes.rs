@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::Readers;
-use crate::addresses::{Rounds, place_of};
+use crate::addresses::{ProbeRounds, place_of};
 use crate::slab::Phase;
 use crate::threads::Report;
 
@@ -24,17 +24,17 @@ const ANSWER_MS: u64 = 4_000;
 const LOOK_MS: u64 = 500;
 
 /// Readers that were asked, and the last round that was seen.
-pub(super) struct Silent {
-    rounds: Arc<Rounds>,
+pub(super) struct Probes {
+    rounds: Arc<ProbeRounds>,
     seen: u64,
     next_ms: u64,
     /// Time at which each slot was asked, if nothing was received from it since.
     asked: HashMap<u32, u64>,
 }
 
-impl Silent {
-    pub(super) fn new(rounds: Arc<Rounds>) -> Silent {
-        Silent { seen: rounds.last(), rounds, next_ms: 0, asked: HashMap::new() }
+impl Probes {
+    pub(super) fn new(rounds: Arc<ProbeRounds>) -> Probes {
+        Probes { seen: rounds.last(), rounds, next_ms: 0, asked: HashMap::new() }
     }
 
     /// Forget a connection that was heard, is gone, or needn't answer; return whether it was asked.
@@ -47,8 +47,8 @@ impl Silent {
 impl Readers {
     /// Report that this address has no room for another connection: all threads ask the others, and
     /// the control plane asks those that it serves.
-    pub(crate) fn have_asked(&mut self, address: IpAddr) {
-        if self.silent.rounds.ask(address, Instant::now()) {
+    pub(crate) fn request_probe(&mut self, address: IpAddr) {
+        if self.probes.rounds.ask(address, Instant::now()) {
             self.report(Report::Full(address));
         }
     }
@@ -56,24 +56,24 @@ impl Readers {
     /// Close the connections that would only get the answer that there is no room.
     pub(crate) fn forget_turned_away(&mut self) {
         for slot in std::mem::take(&mut self.turned_away) {
-            self.forget(slot);
+            self.close_and_free(slot);
         }
     }
 
     /// Ask all connections in places that have become full.
-    pub(super) fn ask_for_life(&mut self) {
-        let (last, now_ms) = (self.silent.rounds.last(), self.clock.now_ms());
-        if last == self.silent.seen || now_ms < self.silent.next_ms {
+    pub(super) fn send_probes(&mut self) {
+        let (last, now_ms) = (self.probes.rounds.last(), self.clock.now_ms());
+        if last == self.probes.seen || now_ms < self.probes.next_ms {
             return;
         }
-        let places = self.silent.rounds.after(self.silent.seen);
-        self.silent.seen = last;
-        self.silent.next_ms = now_ms + LOOK_MS;
+        let places = self.probes.rounds.after(self.probes.seen);
+        self.probes.seen = last;
+        self.probes.next_ms = now_ms + LOOK_MS;
         for (&slot, &address) in &self.counted {
             let connection = self.slab.at(slot);
             let can_answer = connection.phase == Phase::Open && !connection.blocked;
             if can_answer && places.contains(&place_of(address)) {
-                self.silent.asked.entry(slot).or_insert(now_ms);
+                self.probes.asked.entry(slot).or_insert(now_ms);
                 // The next look sends a heartbeat.
                 self.wheel.set(slot, now_ms);
             }
@@ -81,10 +81,10 @@ impl Readers {
     }
 
     /// Return the time by which a reader that was asked must answer; `None` if it needn't.
-    pub(super) fn answer_ends_ms(&mut self, slot: u32) -> Option<u64> {
-        let asked = *self.silent.asked.get(&slot)?;
+    pub(super) fn probe_deadline_ms(&mut self, slot: u32) -> Option<u64> {
+        let asked = *self.probes.asked.get(&slot)?;
         if self.slab.at(slot).blocked {
-            self.silent.forget(slot);
+            self.probes.forget(slot);
             return None;
         }
         Some(asked + ANSWER_MS)

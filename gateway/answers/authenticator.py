@@ -1,6 +1,6 @@
 """The decision on logins: which user a reader's token names, on each engine and transport.
 
-The gate knows the keys (:mod:`newsfabric.tokens.token_keys`) and the revoked users, but no reader:
+It knows the keys (:mod:`newsfabric.tokens.token_keys`) and the revoked users, but no reader:
 a login state is its argument and its result. A revocation is a message on the fabric's own topic
 (``_fabric.revoked``). A gateway that starts reads all revocations from the store; until then no
 user can log in. docs/design/0015 has the reasons.
@@ -24,7 +24,7 @@ from gateway.answers.access import AuthState
 from gateway.process import measures
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import Spawn
-from gateway.wire.protocol import Refusal
+from gateway.wire.protocol import VerbRefusal
 from newsfabric.backoff import Backoff
 from newsfabric.closing import ErrorCode
 from newsfabric.errors import BadToken, StoreError
@@ -66,33 +66,33 @@ class Revocations:
         self._ttl = ttl
         self.limit = limit
         # By user: when the revocation was made (ms) and when it was heard; in the order of hearing.
-        self._heard: dict[str, tuple[int, float]] = {}
+        self._revocations: dict[str, tuple[int, float]] = {}
 
     def __len__(self) -> int:
-        return len(self._heard)
+        return len(self._revocations)
 
     def add(self, user: str, at_ms: int, *, now_ms: int, now: float) -> bool:
         """Note that ``user`` was revoked at ``at_ms``; return False if that is nothing new. It is
         heard at ``now`` (seconds, monotonic), when the machine's clock reads ``now_ms``."""
-        known = self._heard.get(user)
+        known = self._revocations.get(user)
         if (known is not None and at_ms <= known[0]) or at_ms + self._ttl * 1000 < now_ms:
             return False
-        self._heard.pop(user, None)
-        self._heard[user] = at_ms, now
-        while len(self._heard) > self.limit or self._oldest() < now - self._ttl:
-            del self._heard[next(iter(self._heard))]
+        self._revocations.pop(user, None)
+        self._revocations[user] = at_ms, now
+        while len(self._revocations) > self.limit or self._oldest() < now - self._ttl:
+            del self._revocations[next(iter(self._revocations))]
         return True
 
     def _oldest(self) -> float:
-        return next(iter(self._heard.values()))[1]
+        return next(iter(self._revocations.values()))[1]
 
     def revokes(self, login: Login) -> bool:
         """Return whether ``login`` was revoked (RFC 7519's ``iat`` may be a whole second)."""
-        known = self._heard.get(login.user)
+        known = self._revocations.get(login.user)
         return known is not None and login.issued_ms <= known[0]
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
-        return ((user, at_ms) for user, (at_ms, _) in self._heard.items())
+        return ((user, at_ms) for user, (at_ms, _) in self._revocations.items())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,12 +103,12 @@ class LoginResult:
     """
 
     auth: AuthState
-    refusal: Refusal | None = None
+    refusal: VerbRefusal | None = None
     hang_up: bool = False
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class Gate:
+class Authenticator:
     """The decisions on the logins of one gateway. Callers :meth:`start` it and :meth:`close` it.
 
     ``evict`` is called with the users revoked and when (ms): it closes their connections.
@@ -208,14 +208,14 @@ class Gate:
         """Return the result, reading the keys again if necessary."""
         return self.decide(auth, token) or await self.decide_later(auth, token)
 
-    def _not_now(self, auth: AuthState, *, refresh: bool) -> Refusal | None:
+    def _not_now(self, auth: AuthState, *, refresh: bool) -> VerbRefusal | None:
         if self._keys is None:
-            return Refusal(code=ErrorCode.UNAUTHORIZED, reason="logins aren't set up here")
+            return VerbRefusal(code=ErrorCode.UNAUTHORIZED, reason="logins aren't set up here")
         if not self._loaded.is_set():
             reason = "nobody can log in yet"
-            return Refusal(code=ErrorCode.INTERNAL, reason=reason, temporary=True)
+            return VerbRefusal(code=ErrorCode.INTERNAL, reason=reason, temporary=True)
         if refresh and auth.login is None:
-            return Refusal(code=ErrorCode.UNAUTHORIZED, reason="log in first")
+            return VerbRefusal(code=ErrorCode.UNAUTHORIZED, reason="log in first")
         return None
 
     def _log_in(self, auth: AuthState, token: str) -> LoginResult:
@@ -226,7 +226,7 @@ class Gate:
         if auth.login is not None and auth.login.user != login.user:
             measures.TOKENS.labels("other_user").inc()
             reason = "logged in as somebody else already"
-            return LoginResult(auth, Refusal(code=ErrorCode.UNAUTHORIZED, reason=reason))
+            return LoginResult(auth, VerbRefusal(code=ErrorCode.UNAUTHORIZED, reason=reason))
         _GOOD.inc()
         return LoginResult(AuthState(login, auth.bad_tokens))
 
@@ -240,7 +240,7 @@ class Gate:
         expired = bad.reason == "expired"
         code = ErrorCode.TOKEN_EXPIRED if expired else ErrorCode.UNAUTHORIZED
         hang_up = now.bad_tokens >= self.settings.reader.bad_tokens
-        return LoginResult(now, Refusal(code=code, reason=str(bad)), hang_up)
+        return LoginResult(now, VerbRefusal(code=code, reason=str(bad)), hang_up)
 
     async def _load(self) -> None:
         """Read all revocations, and retry as long as the store can't be read."""

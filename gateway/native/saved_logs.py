@@ -1,8 +1,9 @@
 """The state that a control plane leaves to the next one: its knowledge of each log.
 
 The data plane keeps a blob for us, which is replaced each second. For each message that it was
-given since, it adds a **mark** to the blob: one line with the number. So the next control plane
-knows which numbers' messages readers here were given. Numbers without room are read once more.
+given since, it adds a line with the number to the blob (the command ``mark``). So the next control
+plane knows which numbers' messages readers here were given. Numbers without room are read once
+more.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.logs.known_log import KnownLog, Left
-from gateway.logs.logs import LeftLogs
+from gateway.logs.known_log import KnownLog, LogSnapshot
+from gateway.logs.logs import LogsSnapshot
 from gateway.logs.runs import Run, Runs
 from gateway.wire.position import MAX_SEQ
 from newsfabric.messages.envelope import MAX_MS, Envelope
@@ -29,7 +30,7 @@ _FEW: Final = 64
 _SHARE: Final = 16
 
 
-def encode_marks(left: LeftLogs, most_bytes: int) -> bytes:
+def encode_logs(left: LogsSnapshot, most_bytes: int) -> bytes:
     """Return the blob, in ``most_bytes`` at most.
 
     If it would be too long, only the first runs of seen numbers of each log are left: the successor
@@ -45,7 +46,7 @@ def encode_marks(left: LeftLogs, most_bytes: int) -> bytes:
     return blob
 
 
-def _with_fewer(left: LeftLogs) -> LeftLogs:
+def _with_fewer(left: LogsSnapshot) -> LogsSnapshot:
     """Return ``left`` without some whole logs; as when a gateway forgets them
     (:attr:`gateway.logs.logs.Logs.forgotten_ms`)."""
     whole = [one.log for one in left.logs if _is_whole(one)]
@@ -58,45 +59,45 @@ def _with_fewer(left: LeftLogs) -> LeftLogs:
     return left._replace(logs=logs, forgotten_ms=max(left.forgotten_ms, oldest[-1].epoch))
 
 
-def _is_whole(left: Left) -> bool:
+def _is_whole(left: LogSnapshot) -> bool:
     is_seen = left.seen == ((1, left.ended),) or (left.ended == 0 and not left.seen)
-    return is_seen and not left.passed
+    return is_seen and not left.skipped
 
 
-def _encode(left: LeftLogs) -> bytes:
+def _encode(left: LogsSnapshot) -> bytes:
     logs = [(*log, *rest) for log, *rest in left.logs]
-    times = left.lead_ms, left.told, left.least_ms
+    times = left.max_lead_ms, left.times, left.min_lead_ms
     return orjson.dumps([_VERSION, left.directory_ms, left.forgotten_ms, logs, times])
 
 
-def encode_mark(envelope: Envelope) -> bytes:
+def encode_given(envelope: Envelope) -> bytes:
     """Return the line for the blob that records that the data plane was given ``envelope``."""
     number = envelope.origin, envelope.router, envelope.epoch, envelope.seq
     return b"\n" + orjson.dumps(number)
 
 
-def decode_marks(blob: bytes) -> LeftLogs:
-    """Return the state that :func:`encode_marks` made, with the marks added since; ValueError for
+def decode_logs(blob: bytes) -> LogsSnapshot:
+    """Return the state that :func:`encode_logs` made, with the numbers added since; ValueError for
     anything else."""
     try:
-        remembered, *marks = map(orjson.loads, blob.split(b"\n"))
-        return _with_given(_decode(*remembered), marks)
+        remembered, *lines = map(orjson.loads, blob.split(b"\n"))
+        return _with_given(_decode(*remembered), lines)
     except TypeError as exc:
-        raise ValueError("not marks") from exc
+        raise ValueError("not the state of logs") from exc
 
 
-def _with_given(left: LeftLogs, marks: list[Any]) -> LeftLogs:
+def _with_given(left: LogsSnapshot, lines: list[Any]) -> LogsSnapshot:
     """Return ``left`` with the messages that were given since."""
     logs = {one.log: one for one in left.logs}
     given: dict[Log, Runs] = {}
-    for mark in marks:
-        *named, number = mark
+    for line in lines:
+        *named, number = line
         log, seq = _log(*named), _whole(number, least=1)
         if log not in given:
             given[log] = Runs(logs[log].seen if log in logs else ())
         given[log].add(seq, seq)
     for log, seen in given.items():
-        known = logs.get(log) or KnownLog(log, start=0, heard_at=0.0).left()
+        known = logs.get(log) or KnownLog(log, start=0, last_report_at=0.0).snapshot()
         logs[log] = known._replace(seen=tuple(seen))
     return left._replace(logs=tuple(logs.values()))
 
@@ -107,18 +108,18 @@ def _log(region: object, router: object, epoch: object) -> Log:
     return Log(region, router, _whole(epoch, MAX_MS))
 
 
-def _decode(version: object, *rest: Any) -> LeftLogs:
+def _decode(version: object, *rest: Any) -> LogsSnapshot:
     if version != _VERSION:
-        raise ValueError(f"marks of version {version!r:.80}")
+        raise ValueError(f"logs of version {version!r:.80}")
     directory_ms, forgotten_ms, logs, times = rest
-    lead_ms, told, least_ms = times
-    return LeftLogs(
+    max_lead_ms, reported, min_lead_ms = times
+    return LogsSnapshot(
         tuple(_left(*fields) for fields in logs),
         _whole(directory_ms, MAX_MS),
         _whole(forgotten_ms, MAX_MS),
-        _lead(lead_ms),
-        tuple(_told(*fields) for fields in told),
-        _lead(least_ms),
+        _lead(max_lead_ms),
+        tuple(_reported(*fields) for fields in reported),
+        _lead(min_lead_ms),
     )
 
 
@@ -127,19 +128,19 @@ def _lead(ms: object) -> int | None:
     return None if ms is None else _whole(ms, MAX_MS, least=-MAX_MS)
 
 
-def _told(region: object, ms: object) -> tuple[str, int]:
+def _reported(region: object, ms: object) -> tuple[str, int]:
     if not isinstance(region, str):
         raise ValueError("not the name of a region")
     return region, _whole(ms, MAX_MS)
 
 
-def _left(*fields: Any) -> Left:
+def _left(*fields: Any) -> LogSnapshot:
     region, router, epoch, start, seen, passed, low, ended, voids, whole_ms = fields
-    return Left(
+    return LogSnapshot(
         log=_log(region, router, epoch),
         start=_whole(start),
         seen=_runs(seen),
-        passed=_runs(passed),
+        skipped=_runs(passed),
         low=_whole(low),
         ended=None if ended is None else _whole(ended),
         voids=_runs(voids),
@@ -147,13 +148,13 @@ def _left(*fields: Any) -> Left:
     )
 
 
-def _runs(told: object) -> tuple[Run, ...]:
-    if not isinstance(told, list):
+def _runs(pairs: object) -> tuple[Run, ...]:
+    if not isinstance(pairs, list):
         raise ValueError("no runs of numbers")
-    runs = tuple((_whole(first), _whole(last)) for first, last in told)
+    runs = tuple((_whole(first), _whole(last)) for first, last in pairs)
     ends = [end for run in runs for end in run]
     if sorted(ends) != ends or ends[:1] == [0]:
-        raise ValueError(f"runs of numbers out of order: {told!r:.80}")
+        raise ValueError(f"runs of numbers out of order: {runs!r:.80}")
     return runs
 
 
