@@ -43,7 +43,7 @@ class Sides:
 
     def got(self, n: int) -> list[int]:
         """Return the messages that broker ``n`` has got since the last call."""
-        return [int(message.body) for message in self.brokers[n].take(self._taps[n])]
+        return [int(message.body) for message in self.brokers[n].pop_messages(self._taps[n])]
 
 
 def skipped() -> dict[str, int]:
@@ -51,9 +51,9 @@ def skipped() -> dict[str, int]:
 
 
 async def is_told(confirm: Awaitable[None]) -> type[LinkError]:
-    with pytest.raises(LinkError) as told:
+    with pytest.raises(LinkError) as error:
         await confirm
-    return told.type
+    return error.type
 
 
 async def test_a_message_goes_to_all_brokers():
@@ -252,7 +252,7 @@ class Answering:
 
 
 @pytest.mark.parametrize(
-    ("answers", "told"),
+    ("answers", "expected"),
     [
         ((LinkRefused, LinkRefused), LinkRefused),
         ((LinkRefused, PublishNacked), PublishNacked),
@@ -263,14 +263,14 @@ class Answering:
     ],
 )
 async def test_of_several_errors_the_one_is_told_that_promises_most(
-    answers: tuple[type[LinkError], ...], told: type[LinkError]
+    answers: tuple[type[LinkError], ...], expected: type[LinkError]
 ):
     members = [Answering() for _ in answers]
     publisher = SpreadPublisher({f"b{n}": member for n, member in enumerate(members, 1)})
     confirm = publisher.publish_nowait("x", news())
     for member, error in zip(members, answers, strict=True):
         member.answers[0].set_exception(error("no"))
-    assert await is_told(confirm) is told
+    assert await is_told(confirm) is expected
 
 
 async def test_a_mandatory_message_is_returned_if_no_broker_has_a_queue_for_it():

@@ -55,7 +55,7 @@ async def test_a_revoked_user_is_out(
         # The work of the shovel between core and box.
         carrying = asyncio.create_task(_carry(cluster, box.broker))
         fabric = Fabric((REGION,))
-        assert await revoke.tell_all(fabric, "42", Credentials(), 5.0) == {"oregon": None}
+        assert await revoke.revoke_in_all(fabric, "42", Credentials(), 5.0) == {"oregon": None}
         assert (await reader.hear_close())[0] == 4001
         await other.is_up_to_date()
         carrying.cancel()
@@ -67,6 +67,6 @@ async def test_a_revoked_user_is_out(
 
 async def _carry(cluster: CoreCluster, box: StubBroker) -> None:
     while True:
-        for message in cluster.broker.take(cluster.taps["postoffice"]):
+        for message in cluster.broker.pop_messages(cluster.taps["postoffice"]):
             box.publish("postoffice", message)
         await asyncio.sleep(0.005)
