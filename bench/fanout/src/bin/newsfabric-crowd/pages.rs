@@ -2,13 +2,13 @@
 
 use crate::Crowd;
 use newsfabric_fanout::crowd::backoff::{Advice, Backoff, advice};
-use newsfabric_fanout::crowd::commands::{Command, command};
+use newsfabric_fanout::crowd::commands::{CrowdCommand, command};
 use newsfabric_fanout::crowd::news::{Moment, News};
-use newsfabric_fanout::crowd::options::Options;
+use newsfabric_fanout::crowd::options::CrowdOptions;
 use newsfabric_fanout::crowd::pace::{Due, Pace};
-use newsfabric_fanout::crowd::pushes::{Message, Position, Push, Pushes};
+use newsfabric_fanout::crowd::pushes::{Push, PushPosition, PushedMessage, Pushes};
 use newsfabric_fanout::crowd::record::{Entries, Got, ReaderRecord};
-use newsfabric_fanout::endpoints::{Dice, Gateway, Target, answer, draw, parse};
+use newsfabric_fanout::endpoints::{Dice, Target, WeightedGateway, answer, draw, parse};
 use newsfabric_fanout::frames::{frame_at, masked};
 use newsfabric_fanout::{
     Epoll, monotonic_ns, open_socket, random_number, realtime_ns, receive, send, upgrade,
@@ -34,7 +34,7 @@ const BOX_REFUSES: u64 = 1013;
 const BAD_POSITION: u64 = 112;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Step {
+enum PageStep {
     /// There is no such reader (any more).
     Nobody,
     /// Waiting for its timer.
@@ -49,9 +49,9 @@ enum Step {
     Stopped,
 }
 
-struct Reader {
+struct PageReader {
     socket: RawFd,
-    step: Step,
+    step: PageStep,
     topic: u16,
     frontdesk: u16,
     /// Timers with another turn are outdated.
@@ -67,19 +67,19 @@ struct Reader {
     here_since_ns: u64,
     /// Bytes of an incomplete frame or reply; mostly empty.
     rest: Vec<u8>,
-    offered: Vec<Gateway>,
+    offered: Vec<WeightedGateway>,
     /// The gateway that the reader connects to.
     target: Option<Target>,
-    position: Option<Position>,
+    position: Option<PushPosition>,
     record: ReaderRecord,
 }
 
 /// All readers of the process.
 pub struct Pages {
-    options: Options,
+    options: CrowdOptions,
     epoll: Epoll,
     most: usize,
-    readers: Vec<Reader>,
+    readers: Vec<PageReader>,
     /// All readers that haven't left, the oldest first; `free` has the places of those that left.
     order: VecDeque<usize>,
     free: Vec<usize>,
@@ -92,7 +92,7 @@ pub struct Pages {
     left: u64,
     entries: Entries,
     news: News,
-    has_told_error: bool,
+    has_logged_error: bool,
 }
 
 impl Crowd for Pages {
@@ -102,14 +102,14 @@ impl Crowd for Pages {
 
     fn obey(&mut self, line: &str) -> Option<String> {
         Some(match command(line, self.most) {
-            Ok(Command::Readers(count, rate)) => {
+            Ok(CrowdCommand::Readers(count, rate)) => {
                 self.want(count, rate);
                 "{}".into()
             }
-            Ok(Command::Storm) => format!("{{\"cut\":{}}}", self.storm()),
-            Ok(Command::Report) => self.report(),
-            Ok(Command::Records) => self.records(),
-            Ok(Command::End) => return None,
+            Ok(CrowdCommand::Storm) => format!("{{\"cut\":{}}}", self.storm()),
+            Ok(CrowdCommand::Report) => self.report(),
+            Ok(CrowdCommand::Records) => self.records(),
+            Ok(CrowdCommand::End) => return None,
             Err(wrong) => format!("{{\"error\":\"{wrong}\"}}"),
         })
     }
@@ -131,12 +131,12 @@ impl Crowd for Pages {
                 continue;
             }
             match reader.step {
-                Step::Nobody | Step::Stopped => {}
-                Step::Waiting => self.ask(number),
-                Step::Reading if now < reader.heard_ns + SILENCE_NS => {
+                PageStep::Nobody | PageStep::Stopped => {}
+                PageStep::Waiting => self.ask(number),
+                PageStep::Reading if now < reader.heard_ns + SILENCE_NS => {
                     self.timer(number, reader.heard_ns + SILENCE_NS);
                 }
-                Step::Reading => {
+                PageStep::Reading => {
                     self.news.counts.broken += 1;
                     self.come_back(number, 0);
                 }
@@ -153,23 +153,23 @@ impl Crowd for Pages {
         let writable = events & libc::EPOLLOUT as u32 != 0;
         let lost = events & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0;
         match reader.step {
-            Step::Nobody | Step::Waiting | Step::Stopped => return,
-            Step::Asking | Step::Connecting if lost => return self.fail(number),
-            Step::Asking | Step::Connecting if writable => return self.connected(number),
+            PageStep::Nobody | PageStep::Waiting | PageStep::Stopped => return,
+            PageStep::Asking | PageStep::Connecting if lost => return self.fail(number),
+            PageStep::Asking | PageStep::Connecting if writable => return self.connected(number),
             _ => {}
         }
         match receive(reader.socket, buffer) {
             None => {}
             Some(0) => self.ended(number),
             // Remaining bytes are read in the next turn: epoll is level-triggered.
-            Some(size) => self.take(number, &buffer[..size]),
+            Some(size) => self.on_data(number, &buffer[..size]),
         }
     }
 }
 
 impl Pages {
     /// An empty crowd of a process that may have `descriptors` descriptors.
-    pub fn new(options: Options, descriptors: usize) -> Self {
+    pub fn new(options: CrowdOptions, descriptors: usize) -> Self {
         Self {
             epoll: Epoll::new(),
             most: MOST_READERS.min(descriptors.saturating_sub(OTHER_DESCRIPTORS)),
@@ -185,7 +185,7 @@ impl Pages {
             left: 0,
             entries: Entries::default(),
             news: News::default(),
-            has_told_error: false,
+            has_logged_error: false,
             options,
         }
     }
@@ -210,7 +210,7 @@ impl Pages {
     /// The events since the last report, as JSON.
     fn report(&mut self) -> String {
         let holes = self.order.iter().map(|&n| self.readers[n].record.holes()).sum();
-        self.news.take(&Moment {
+        self.news.report(&Moment {
             present: self.present,
             wanted: self.pace.wanted(),
             arrived: self.arrived,
@@ -235,13 +235,13 @@ impl Pages {
     fn begin(&mut self, now: u64) {
         let topic = (self.arrived % self.options.topics.len() as u64) as u16;
         let frontdesk = (self.arrived % self.options.frontdesks.len() as u64) as u16;
-        let reader = Reader::new(topic, frontdesk, now);
+        let reader = PageReader::new(topic, frontdesk, now);
         self.arrived += 1;
         let number = match self.free.pop() {
             Some(number) => {
                 // A timer of the earlier reader in this place is not for the new one.
                 let turn = self.readers[number].turn;
-                self.readers[number] = Reader { turn, ..reader };
+                self.readers[number] = PageReader { turn, ..reader };
                 number
             }
             None => {
@@ -264,7 +264,7 @@ impl Pages {
         self.close(number);
         let reader = &mut self.readers[number];
         reader.turn += 1;
-        reader.step = Step::Nobody;
+        reader.step = PageStep::Nobody;
         reader.position = None;
         reader.record = ReaderRecord::new(0);
         self.free.push(number);
@@ -286,7 +286,7 @@ impl Pages {
     }
 
     fn wait(&mut self, number: usize, pause_ms: u64) {
-        self.readers[number].step = Step::Waiting;
+        self.readers[number].step = PageStep::Waiting;
         self.timer(number, monotonic_ns() + pause_ms * MS);
     }
 
@@ -294,12 +294,12 @@ impl Pages {
     fn close(&mut self, number: usize) -> u64 {
         let reader = &mut self.readers[number];
         let mut open_ns = 0;
-        if reader.step == Step::Reading {
+        if reader.step == PageStep::Reading {
             self.present -= 1;
             reader.record.away(realtime_ns());
             open_ns = monotonic_ns() - reader.open_ns;
         }
-        reader.step = Step::Waiting;
+        reader.step = PageStep::Waiting;
         reader.rest = Vec::new();
         if reader.socket >= 0 {
             // SAFETY: the descriptor is this reader's alone, and isn't used again.
@@ -309,7 +309,7 @@ impl Pages {
         open_ns
     }
 
-    fn open(&mut self, number: usize, at: SocketAddrV4, step: Step) {
+    fn open(&mut self, number: usize, at: SocketAddrV4, step: PageStep) {
         // An address that isn't loopback is reached from the machine's own.
         let source = at.ip().is_loopback().then(|| self.options.source.octets());
         let (socket, begun) = open_socket(source, number, at, 0);
@@ -329,7 +329,7 @@ impl Pages {
         reader.asked_ns = monotonic_ns();
         reader.target = None;
         let at = self.options.frontdesks[usize::from(reader.frontdesk)].at;
-        self.open(number, at, Step::Asking);
+        self.open(number, at, PageStep::Asking);
     }
 
     /// Connects to the next of the offered boxes, or after the last backs off and asks the next frontdesk.
@@ -337,16 +337,16 @@ impl Pages {
         self.close(number);
         let reader = &mut self.readers[number];
         match draw(&mut reader.offered, &mut self.dice) {
-            Some(Gateway { target, .. }) => {
+            Some(WeightedGateway { target, .. }) => {
                 let at = target.at;
                 reader.target = Some(target);
-                self.open(number, at, Step::Connecting);
+                self.open(number, at, PageStep::Connecting);
             }
-            None => self.next_desk(number, self.readers[number].retry_ms),
+            None => self.next_frontdesk(number, self.readers[number].retry_ms),
         }
     }
 
-    fn next_desk(&mut self, number: usize, asked_ms: u64) {
+    fn next_frontdesk(&mut self, number: usize, asked_ms: u64) {
         let reader = &mut self.readers[number];
         reader.frontdesk = (reader.frontdesk + 1) % self.options.frontdesks.len() as u16;
         self.come_back(number, asked_ms);
@@ -360,8 +360,8 @@ impl Pages {
     /// Handles a server that gave no reply, a late one or a wrong one.
     fn fail(&mut self, number: usize) {
         self.news.counts.failed += 1;
-        if matches!(self.readers[number].step, Step::Asking | Step::Answered) {
-            self.next_desk(number, 0);
+        if matches!(self.readers[number].step, PageStep::Asking | PageStep::Answered) {
+            self.next_frontdesk(number, 0);
         } else {
             self.next_box(number);
         }
@@ -373,11 +373,11 @@ impl Pages {
         let reader = &mut self.readers[number];
         let request = match reader.target.take() {
             Some(Target { at, path }) => {
-                reader.step = Step::Upgrading;
+                reader.step = PageStep::Upgrading;
                 upgrade(&path, &at.to_string(), "")
             }
             None => {
-                reader.step = Step::Answered;
+                reader.step = PageStep::Answered;
                 let Target { at, path } = &self.options.frontdesks[usize::from(reader.frontdesk)];
                 format!(
                     "GET {path}/endpoints.json HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n"
@@ -390,11 +390,11 @@ impl Pages {
 
     fn ended(&mut self, number: usize) {
         match self.readers[number].step {
-            Step::Answered => {
+            PageStep::Answered => {
                 let rest = std::mem::take(&mut self.readers[number].rest);
                 self.answered(number, &rest, true);
             }
-            Step::Reading => {
+            PageStep::Reading => {
                 self.news.counts.broken += 1;
                 self.come_back(number, 0);
             }
@@ -402,18 +402,18 @@ impl Pages {
         }
     }
 
-    fn take(&mut self, number: usize, data: &[u8]) {
+    fn on_data(&mut self, number: usize, data: &[u8]) {
         let reader = &mut self.readers[number];
         reader.heard_ns = monotonic_ns();
-        if reader.step == Step::Reading && reader.rest.is_empty() {
+        if reader.step == PageStep::Reading && reader.rest.is_empty() {
             let used = self.frames_in(number, data);
             return self.keep(number, &data[used..]);
         }
         reader.rest.extend_from_slice(data);
         let mut rest = std::mem::take(&mut reader.rest);
         match reader.step {
-            Step::Answered => return self.answered(number, &rest, false),
-            Step::Upgrading => {
+            PageStep::Answered => return self.answered(number, &rest, false),
+            PageStep::Upgrading => {
                 let Some(end) = rest.windows(4).position(|four| four == b"\r\n\r\n") else {
                     return self.keep(number, &rest);
                 };
@@ -463,7 +463,7 @@ impl Pages {
         let topic = &self.options.topics[usize::from(reader.topic)];
         let verb = format!("{{\"action\":\"subscribe\",\"topic\":\"{topic}\"{position}}}");
         send(reader.socket, &masked(0x81, verb.as_bytes(), self.dice.key()));
-        reader.step = Step::Subscribing;
+        reader.step = PageStep::Subscribing;
     }
 
     /// Handles the whole frames in `data`; returns the number of their bytes.
@@ -494,7 +494,7 @@ impl Pages {
                 _ => {}
             }
             at = next;
-            if !matches!(self.readers[number].step, Step::Reading | Step::Subscribing) {
+            if !matches!(self.readers[number].step, PageStep::Reading | PageStep::Subscribing) {
                 return data.len();
             }
         }
@@ -503,7 +503,7 @@ impl Pages {
 
     fn on_text(&mut self, number: usize, payload: &[u8], now: u64) {
         let push = self.pushes.read(payload);
-        let is_reading = self.readers[number].step == Step::Reading;
+        let is_reading = self.readers[number].step == PageStep::Reading;
         let position = match push {
             Push::Message(message) if is_reading => self.on_message(number, message, now),
             Push::Strange(position) if is_reading => {
@@ -526,7 +526,7 @@ impl Pages {
     }
 
     fn sent_away(&mut self, number: usize, code: u64, pause_ms: u64, reconnect: bool) {
-        if code == BOX_REFUSES && self.readers[number].step == Step::Subscribing {
+        if code == BOX_REFUSES && self.readers[number].step == PageStep::Subscribing {
             return self.refuse(number);
         }
         self.news.counts.moved += 1;
@@ -534,7 +534,7 @@ impl Pages {
         if advice == Advice::Stop || !reconnect {
             self.news.counts.stopped += 1;
             self.close(number);
-            self.readers[number].step = Step::Stopped;
+            self.readers[number].step = PageStep::Stopped;
         } else if advice == Advice::Now && self.readers[number].lasted() {
             self.close(number);
             self.wait(number, pause_ms);
@@ -545,8 +545,8 @@ impl Pages {
 
     fn on_error(&mut self, number: usize, code: u64) {
         self.news.counts.errors += 1;
-        if !self.has_told_error {
-            self.has_told_error = true;
+        if !self.has_logged_error {
+            self.has_logged_error = true;
             eprintln!("error: a reader's verb was refused with code {code}; more are only counted");
         }
         if code == BAD_POSITION {
@@ -565,7 +565,7 @@ impl Pages {
             self.news.times.arrive.add(reader.began_ns, at);
         }
         self.news.counts.gaps += u64::from(reader.record.subscribed(now, recovered));
-        reader.step = Step::Reading;
+        reader.step = PageStep::Reading;
         reader.open_ns = at;
         reader.here_since_ns = now;
         reader.offered = Vec::new();
@@ -574,7 +574,12 @@ impl Pages {
     }
 
     /// Returns the position in the message.
-    fn on_message(&mut self, number: usize, message: Message, now: u64) -> Option<Position> {
+    fn on_message(
+        &mut self,
+        number: usize,
+        message: PushedMessage,
+        now: u64,
+    ) -> Option<PushPosition> {
         let reader = &mut self.readers[number];
         if message.topic != reader.topic {
             self.news.counts.strange += 1;
@@ -598,11 +603,11 @@ impl Pages {
     }
 }
 
-impl Reader {
+impl PageReader {
     fn new(topic: u16, frontdesk: u16, now: u64) -> Self {
         Self {
             socket: -1,
-            step: Step::Waiting,
+            step: PageStep::Waiting,
             topic,
             frontdesk,
             turn: 0,
@@ -622,6 +627,6 @@ impl Reader {
     }
 
     fn lasted(&self) -> bool {
-        self.step == Step::Reading && monotonic_ns() >= self.open_ns + LASTED_NS
+        self.step == PageStep::Reading && monotonic_ns() >= self.open_ns + LASTED_NS
     }
 }
