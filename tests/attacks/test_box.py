@@ -279,8 +279,10 @@ def _pretend(core: Guarded) -> None:
     )
     with core.connect(ME) as connection:
         channel = opened(connection)
-        for said in (*others, me):
-            publishes("upstream", own, encode_report(said).body, type="report", user_id=ME)(channel)
+        for report in (*others, me):
+            publishes("upstream", own, encode_report(report).body, type="report", user_id=ME)(
+                channel
+            )
 
 
 async def test_a_box_reports_under_its_own_key_about_another(core: Guarded) -> None:

@@ -137,8 +137,8 @@ def _say(url: str, *messages: Message, exchange: str) -> None:
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         channel = connection.channel()
         for message in messages:
-            told = message.properties
-            properties = pika.BasicProperties(content_type=told.content_type, type=told.type)
+            sent = message.properties
+            properties = pika.BasicProperties(content_type=sent.content_type, type=sent.type)
             channel.basic_publish(exchange, message.topic, message.body, properties)
 
 
@@ -158,9 +158,9 @@ def _say_as_a_box(world: World, url: str, box: str, *messages: Message) -> None:
     with pika.BlockingConnection(parameters) as connection:
         channel = connection.channel()
         for message in messages:
-            told = message.properties
+            sent = message.properties
             properties = pika.BasicProperties(
-                content_type=told.content_type, type=told.type, user_id=user
+                content_type=sent.content_type, type=sent.type, user_id=user
             )
             channel.basic_publish(topology.UPSTREAM, message.topic, message.body, properties)
 
@@ -337,14 +337,14 @@ def test_an_authority_that_ends_tomorrow(
     world: World, prometheus: Prometheus, tmp_path: Path
 ) -> None:
     file = tmp_path / "authority.pem"
-    desk = "oregon-frontdesk-1"
+    frontdesk = "oregon-frontdesk-1"
     _renew(file, days=1)
-    with instead(world, desk, variables={"NEWSFABRIC_TLS_CA_FILE": str(file)}):
-        _fires(prometheus, "NewsfabricCertificateExpiresSoon", instance=desk, use="authority")
-        _fires(prometheus, "NewsfabricCertificateExpires", instance=desk, use="authority")
+    with instead(world, frontdesk, variables={"NEWSFABRIC_TLS_CA_FILE": str(file)}):
+        _fires(prometheus, "NewsfabricCertificateExpiresSoon", instance=frontdesk, use="authority")
+        _fires(prometheus, "NewsfabricCertificateExpires", instance=frontdesk, use="authority")
         _renew(file, days=9)
         _none_fires(prometheus, "NewsfabricCertificateExpiresSoon")
-        assert _firing(prometheus, "NewsfabricCertificateExpires", instance=desk)
+        assert _firing(prometheus, "NewsfabricCertificateExpires", instance=frontdesk)
         _renew(file, days=90)
         _none_fires(prometheus, "NewsfabricCertificateExpires")
 

@@ -75,11 +75,11 @@ class BegunBox:
         self.hub = Hub(TABLE, logs, limits)
         self.store = GatedStore()
         self.tasks = Tasks()
-        told = GatewaySettings(name="box", region="oregon")
+        settings = GatewaySettings(name="box", region="oregon")
         self.rewinds = Rewinds(
             hub=self.hub,
-            archive=Archive(self.store, told),
-            settings=told,
+            archive=Archive(self.store, settings),
+            settings=settings,
             spawn=self.tasks.spawn,
             now=lambda: self.now,
         )

@@ -96,10 +96,10 @@ async def opened_region(
     core = CoreCluster(broker := StubBroker(), broker.connect(), store, table)
     await core.open()
     keys = keys_file(folder)
-    told = TokenSettings(keys=keys, audience=AUDIENCE, issuer=ISSUER, leeway=0.0, cookie=cookie)
+    tokens = TokenSettings(keys=keys, audience=AUDIENCE, issuer=ISSUER, leeway=0.0, cookie=cookie)
     async with contextlib.AsyncExitStack() as stack:
         box = await stack.enter_async_context(
-            opened_box(engine, store=store, table=table, region=name, tokens=told, **settings)
+            opened_box(engine, store=store, table=table, region=name, tokens=tokens, **settings)
         )
         router = running(core, name=f"{name}-router-1", now_ms=clock_ms, epoch=clock_ms())
         await stack.enter_async_context(router)

@@ -47,17 +47,19 @@ class Away(MemoryStore):
 
 
 def _router(core: CoreCluster, links: Links | None = None, **settings: Any) -> CoreService[Any]:
-    told = RouterSettings(name="oregon-router-1", region="oregon", queues=("router.1",), **settings)
+    found = RouterSettings(
+        name="oregon-router-1", region="oregon", queues=("router.1",), **settings
+    )
     links = links or core.link
-    return RouterService(told, links=links, taking=links, store=core.store, topics=core.topics)
+    return RouterService(found, links=links, taking=links, store=core.store, topics=core.topics)
 
 
 def _mailbox(core: CoreCluster, links: Links | None = None, **settings: Any) -> CoreService[Any]:
-    told = MailboxSettings(
+    found = MailboxSettings(
         name="oregon-mailbox-1", region="oregon", queues=("mailbox",), **settings
     )
     links = links or core.link
-    return MailboxService(told, links=links, taking=links, store=core.store, topics=core.topics)
+    return MailboxService(found, links=links, taking=links, store=core.store, topics=core.topics)
 
 
 @pytest.fixture(params=[_router, _mailbox], ids=["router", "mailbox"])
@@ -206,7 +208,9 @@ async def test_a_mailbox_service_takes_marks_from_each_broker_and_tells_each(cor
         await until(lambda: service.readiness().ready)
         for n, broker in enumerate(cores.brokers):
             broker.publish("upstream", said_by_box(encode_mark(_read_at(n + 1))))
-            await until(lambda told=n + 1: all(b.depth(t) >= told for b, t in told_to(cores, taps)))
+            await until(
+                lambda value=n + 1: all(b.depth(t) >= value for b, t in told_to(cores, taps))
+            )
     kept = await cores.store.kept(LETTER.topic, LETTER.id)
     assert kept is not None
     assert kept.mark("read") == _read_at(1)
