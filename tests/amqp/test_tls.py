@@ -261,10 +261,10 @@ async def trouble(secured: Secured, name: str, url: str, credentials: Credential
     log = secured.node.folder / "node.log"
     async with shovelling(secured, name, url, credentials) as api:
 
-        async def is_said() -> bool:
+        async def is_logged() -> bool:
             return text in await asyncio.to_thread(log.read_text)
 
-        await until(is_said)
+        await until(is_logged)
         assert (await api.shovel_states())[name].state != "running"
     _, _, rest = (await asyncio.to_thread(log.read_text)).partition(text)
     assert "guest:" not in rest.partition("\n")[0]

@@ -397,8 +397,8 @@ def test_a_reader_of_the_data_planes_memory_finds_the_boxs_password(
     with tempfile.TemporaryDirectory() as folder:
         process = start(program, Path(folder) / "control", told(), 0)
         try:
-            told_by = Path(f"/proc/{process.pid}/environ")
-            while not (seen := told_by.read_bytes()):
+            environment_file = Path(f"/proc/{process.pid}/environ")
+            while not (seen := environment_file.read_bytes()):
                 assert process.poll() is None
                 time.sleep(0.01)
             assert b"NEWSFABRIC_TESTS=" in seen

@@ -200,9 +200,9 @@ def test_a_host_stays_what_it_is(playbook: str, tmp_path: Path) -> None:
         {"place": f"production oregon retail {CORE}"},
         {"place": f"staging oregon core {CORE}"},
     ]
-    error = checked(playbook, tmp_path, WHOSE, *({"seen": seen} for seen in ours + others))
-    assert error[: len(ours)] == [""] * len(ours)
-    begin = [text.split(" (")[0] for text in error[len(ours) :]]
+    errors = checked(playbook, tmp_path, WHOSE, *({"seen": seen} for seen in ours + others))
+    assert errors[: len(ours)] == [""] * len(ours)
+    begin = [text.split(" (")[0] for text in errors[len(ours) :]]
     assert begin == [f'{CORE} is already "{seen["place"]}"' for seen in others]
 
 
@@ -335,8 +335,8 @@ def test_plugins_that_are_missing_are_named_before_the_broker_does_not_boot(
         {"seen": {"rabbitmq_lacks": ["rabbitmq_prometheus", "rabbitmq_shovel"]}},
     ]
     name = "RabbitMQ has the plugins that it is told to load"
-    error = [text.split(", without")[0] for text in checked(playbook, tmp_path, name, *cases)]
-    assert error == [
+    errors = [text.split(", without")[0] for text in checked(playbook, tmp_path, name, *cases)]
+    assert errors == [
         "",
         "",
         f"RabbitMQ 4.0.5 of {CORE} lacks rabbitmq_auth_mechanism_ssl",
@@ -348,13 +348,13 @@ def test_a_host_that_does_not_know_localhost_is_told_what_to_write(
     playbook: str, tmp_path: Path
 ) -> None:
     cases = [{"seen": {"localhost": address}} for address in ("127.0.0.1", "", "10.1.1.21")]
-    error = checked(playbook, tmp_path, "The host knows itself as localhost", *cases)
-    assert error[0] == ""
-    assert error[1].startswith(f"on {CORE} localhost is no name that resolves, and its broker")
-    assert error[2].startswith(
+    errors = checked(playbook, tmp_path, "The host knows itself as localhost", *cases)
+    assert errors[0] == ""
+    assert errors[1].startswith(f"on {CORE} localhost is no name that resolves, and its broker")
+    assert errors[2].startswith(
         f"on {CORE} localhost is 10.1.1.21, and its broker is called {CORE}@"
     )
-    assert all(text.endswith('put "127.0.0.1 localhost" into /etc/hosts') for text in error[1:])
+    assert all(text.endswith('put "127.0.0.1 localhost" into /etc/hosts') for text in errors[1:])
 
 
 def test_a_node_of_a_cluster_is_refused_but_by_the_playbook_that_frees_it(
@@ -367,10 +367,12 @@ def test_a_node_of_a_cluster_is_refused_but_by_the_playbook_that_frees_it(
         {"seen": node, "precheck_replaces_broker": True},
         {"seen": node},
     ]
-    error = checked(playbook, tmp_path, "The broker stands alone", *cases)
-    assert error[:3] == ["", "", ""]
-    assert error[3].startswith(f"RabbitMQ of {CORE} is called {CORE}@{CORE}, as an earlier version")
-    assert error[3].endswith(f"upgrade-rabbitmq.yml with -e node={CORE} makes it one of them")
+    errors = checked(playbook, tmp_path, "The broker stands alone", *cases)
+    assert errors[:3] == ["", "", ""]
+    assert errors[3].startswith(
+        f"RabbitMQ of {CORE} is called {CORE}@{CORE}, as an earlier version"
+    )
+    assert errors[3].endswith(f"upgrade-rabbitmq.yml with -e node={CORE} makes it one of them")
 
 
 def test_data_of_another_version_are_refused_but_by_the_playbook_that_moves_them(
@@ -387,8 +389,8 @@ def test_data_of_another_version_are_refused_but_by_the_playbook_that_moves_them
         {"seen": {"rabbitmq": "3.10.8", "rabbitmq_data": "4.0"}},
     ]
     name = "The broker's data are of the version that is installed"
-    error = [text.split(", which")[0] for text in checked(playbook, tmp_path, name, *cases)]
-    assert error == [
+    errors = [text.split(", which")[0] for text in checked(playbook, tmp_path, name, *cases)]
+    assert errors == [
         *[""] * 5,
         f"{CORE} has RabbitMQ 4.3.6 and data of 3.10",
         f"{CORE} has RabbitMQ 3.10.8 and data of 4.0",

@@ -255,8 +255,8 @@ def test_store_nodes_that_ask_for_no_login_are_refused_unless_their_network_is_t
     play = [{"hosts": STORE, "connection": "local", "gather_facts": False, "tasks": asked}]
     done = played(playbook, tmp_path, play, given, environment)
     output = " ".join(done.stdout.split())
-    told_why = "newsfabric_store_network_trusted if nobody else is on their network" in output
-    assert (done.returncode, told_why) == ((2, True) if refused else (0, False))
+    has_reason = "newsfabric_store_network_trusted if nobody else is on their network" in output
+    assert (done.returncode, has_reason) == ((2, True) if refused else (0, False))
 
 
 @pytest.mark.parametrize(
@@ -282,8 +282,8 @@ def test_frontdesks_that_would_show_their_key_over_plain_http_are_refused_before
     asked = checks(FRONTDESKS_ASK)
     play = [{"hosts": CORE, "connection": "local", "gather_facts": False, "tasks": asked}]
     done = played(playbook, tmp_path, play, given)
-    told_why = "frontdesks ask each other there, so write https" in " ".join(done.stdout.split())
-    assert (done.returncode, told_why) == ((2, True) if refused else (0, False))
+    has_reason = "frontdesks ask each other there, so write https" in " ".join(done.stdout.split())
+    assert (done.returncode, has_reason) == ((2, True) if refused else (0, False))
 
 
 def tasks() -> list[tuple[str, dict[str, Any]]]:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from clusters import said_by_box
+from clusters import sent_by_box
 from core_cluster import CoreCluster, running
 from gateways import Box, Reader, opened_box, until
 from signing import AUDIENCE, ISSUER, keys_file, token
@@ -124,7 +124,7 @@ async def forward(
 
     def take(delivery: Delivery) -> None:
         message = delivery.message
-        target.publish(destination, said_by_box(message) if destination == "upstream" else message)
+        target.publish(destination, sent_by_box(message) if destination == "upstream" else message)
         consumers[0].ack(delivery)
 
     consumers.append(await link.consumer(source.tap(exchange, key), take))

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
-from clusters import said_by_box
+from clusters import sent_by_box
 from core_cluster import EPOCH, CoreCluster, running, until
 from envelopes import START_MS, envelope
 from metric_values import value
@@ -93,7 +93,7 @@ def marked(kind: MarkKind = "read", at: int = 10, letter: Envelope = LETTER) -> 
 def send(core: CoreCluster, *marks: UserMark | Message) -> None:
     for each in marks:
         message = encode_mark(each) if isinstance(each, UserMark) else each
-        core.broker.publish(topology.UPSTREAM, said_by_box(message))
+        core.broker.publish(topology.UPSTREAM, sent_by_box(message))
 
 
 async def settled(core: CoreCluster, made: Marking) -> None:
