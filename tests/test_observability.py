@@ -98,7 +98,7 @@ def _awaited(source: str) -> set[str]:
         for call in ast.walk(ast.parse(source))
         if isinstance(call, ast.Call)
         and isinstance(call.func, ast.Name)
-        and call.func.id in ("_fires", "_firing", "_told")
+        and call.func.id in ("_fires", "_firing", "_alerts")
         and isinstance(call.args[1], ast.Constant)
     }
 
