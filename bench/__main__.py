@@ -40,7 +40,7 @@ from bench import (
     watching,
 )
 from bench.programs import build, off_the_server_core
-from bench.rows import Row, Section, as_json, measured, print_table
+from bench.rows import BenchRow, Section, as_json, measured, print_table
 
 _HELP: Final = """Measure newsfabric and print a table; what is going on goes to stderr.
 
@@ -69,16 +69,16 @@ compare ratios, not figures of different days.
 """
 
 
-Measure = Callable[[], list[Row]]
+Measure = Callable[[], list[BenchRow]]
 
 
-def _beside_the_floor(measure: Callable[[], Coroutine[Any, Any, list[Row]]]) -> list[Row]:
+def _beside_the_floor(measure: Callable[[], Coroutine[Any, Any, list[BenchRow]]]) -> list[BenchRow]:
     build()
     with off_the_server_core():
         return uvloop.run(measure())
 
 
-def _with_programs(measure: Measure) -> list[Row]:
+def _with_programs(measure: Measure) -> list[BenchRow]:
     build()
     return measure()
 

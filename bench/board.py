@@ -15,7 +15,7 @@ from typing import Final
 
 import orjson
 
-from bench.rows import Row
+from bench.rows import BenchRow
 from gateway.process import measures
 from newsfabric.amqp.message import Message
 from newsfabric.messages.control import LoadReport, decode_load, encode_load
@@ -40,29 +40,29 @@ PLACE: Final = FrontdeskPlace(
 )
 
 
-def measure() -> list[Row]:
+def measure() -> list[BenchRow]:
     """Return all rows."""
     figures = _busy_figures()
     loads = [encode_load(_load(n)) for n in range(BOXES)]
     reports = [encode_report(_report(n, figures)) for n in range(BOXES)]
-    said = len(reports[0].body) + len(loads[0].body)
+    report_bytes = len(reports[0].body) + len(loads[0].body)
     picture = Picture(PLACE, 0.0, 0)
     picture.links(core=True, client=True, now=0.0)
     hearing = _cpu(lambda second: _hear(picture, loads, reports, second), SECONDS)
     reading = _cpu(lambda second: [orjson.loads(m.body) for m in (*loads, *reports)], SECONDS)
-    looking = _cpu(lambda second: _look(picture), SECONDS)
+    updating = _cpu(lambda second: _update_events(picture), SECONDS)
     document = orjson.dumps(picture.picture_document(SECONDS, 0))
     making = _cpu(lambda second: orjson.dumps(picture.picture_document(SECONDS, 0)), SECONDS)
     gateways = ProcessFigures(measures.FIGURES)
-    speaking = _cpu(lambda second: _speak(gateways, second), 200)
+    reporting = _cpu(lambda second: _speak(gateways, second), 200)
     return [
-        Row("a box's words, each second", said, "bytes", digits=0),
-        Row(
+        BenchRow("a box's words, each second", report_bytes, "bytes", digits=0),
+        BenchRow(
             "a box in the board's document", len(document) / BOXES, "bytes", digits=0, at_most=2048
         ),
-        _share("a gateway that says its figures each second", speaking, at_most=1.0),
+        _share("a gateway that says its figures each second", reporting, at_most=1.0),
         _share(f"a frontdesk that hears {BOXES:,} boxes", hearing, floor=reading),
-        _share("… looks four times a second who is silent", looking),
+        _share("… looks four times a second who is silent", updating),
         _share("… makes the document each second, if anybody watches", making),
     ]
 
@@ -78,8 +78,8 @@ def _cpu(work: Callable[[float], object], seconds: int) -> float:
 
 def _share(
     figure: str, seconds: float, *, at_most: float | None = None, floor: float | None = None
-) -> Row:
-    return Row(
+) -> BenchRow:
+    return BenchRow(
         figure,
         100 * seconds,
         "% of a core",
@@ -120,7 +120,7 @@ def _hear(picture: Picture, loads: list[Message], reports: list[Message], now: f
             picture.report(report, now)
 
 
-def _look(picture: Picture) -> None:
+def _update_events(picture: Picture) -> None:
     for n in range(LOOKS):
         picture.update_events(SECONDS + n / LOOKS)
 

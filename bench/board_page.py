@@ -1,7 +1,7 @@
 """The operations board in Chromium: its first paint, its frames, and the bytes of its updates.
 
-The frontdesk is simulated (tests/support/board_desk.py) and so is its fabric: two regions of 40
-boxes, some of them in trouble, with an update each second. Other parts measure the cost of the
+The frontdesk is simulated (tests/support/board_frontdesk.py) and so is its fabric: two regions of
+40 boxes, some of them in trouble, with an update each second. Other parts measure the cost of the
 replies of a real frontdesk.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from playwright.async_api import Browser, Page, async_playwright
 
-from bench.rows import Row
+from bench.rows import BenchRow
 from newsfabric.errors import SetupError
 
 REGIONS: Final = 2
@@ -31,7 +31,7 @@ PAINT_MS: Final = 300
 BYTES_PER_BOX: Final = 2048
 # Two frames of a screen that shows sixty a second: an eye sees no shorter delay.
 FRAME_MS: Final = 34
-_DESK: Final = Path(__file__).parents[1] / "tests" / "support" / "board_desk.py"
+_FRONTDESK: Final = Path(__file__).parents[1] / "tests" / "support" / "board_frontdesk.py"
 _FLAGS: Final = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 _SIZE: Final[Any] = {"width": 1440, "height": 1000}
 _WITHIN: Final = 20_000
@@ -72,19 +72,19 @@ async (updates) => {
 """
 
 
-def measure() -> list[Row]:
+def measure() -> list[BenchRow]:
     """Return the rows; SetupError without Chromium."""
     chromium = shutil.which("chromium")
     if chromium is None:
         raise SetupError("Chromium is not installed: `make setup` installs it")
-    with _running_desk() as url:
-        return asyncio.run(_look(url, chromium))
+    with _running_frontdesk() as url:
+        return asyncio.run(_measure_page(url, chromium))
 
 
 @contextlib.contextmanager
-def _running_desk() -> Iterator[str]:
+def _running_frontdesk() -> Iterator[str]:
     words = ["--regions", str(REGIONS), "--boxes", str(BOXES), "--eventful"]
-    command = [sys.executable, str(_DESK), *words]
+    command = [sys.executable, str(_FRONTDESK), *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as frontdesk:
         try:
             assert frontdesk.stdout is not None
@@ -93,7 +93,7 @@ def _running_desk() -> Iterator[str]:
             frontdesk.terminate()
 
 
-async def _look(url: str, chromium: str) -> list[Row]:
+async def _measure_page(url: str, chromium: str) -> list[BenchRow]:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium, args=_FLAGS)
         painted, shown = zip(*[await _load(browser, url) for _ in range(LOADS)], strict=True)
@@ -123,25 +123,27 @@ async def _open(page: Page, url: str) -> None:
     await page.wait_for_selector("#board:not([hidden])", timeout=_WITHIN)
 
 
-def _rows(painted: list[float], shown: list[float], frames: list[float], size: float) -> list[Row]:
+def _rows(
+    painted: list[float], shown: list[float], frames: list[float], size: float
+) -> list[BenchRow]:
     return [
-        Row(
+        BenchRow(
             f"first paint, median of {LOADS} loads",
             statistics.median(painted),
             "ms",
             digits=0,
             at_most=PAINT_MS,
         ),
-        Row(
+        BenchRow(
             f"… with {REGIONS} regions of {BOXES} boxes in it",
             statistics.median(shown),
             "ms",
             digits=0,
         ),
-        Row(f"frames in {SECONDS} s of updates, p50", statistics.median(frames), "ms"),
-        Row("… p99", frames[int(len(frames) * 0.99)], "ms", at_most=FRAME_MS),
-        Row("… the longest", frames[-1], "ms"),
-        Row(
+        BenchRow(f"frames in {SECONDS} s of updates, p50", statistics.median(frames), "ms"),
+        BenchRow("… p99", frames[int(len(frames) * 0.99)], "ms", at_most=FRAME_MS),
+        BenchRow("… the longest", frames[-1], "ms"),
+        BenchRow(
             "an update for each box",
             size / (REGIONS * BOXES),
             "bytes",

@@ -56,7 +56,7 @@ class Spent:
         return Spent(self.control - other.control, self.data - other.data)
 
 
-class Gateway:
+class BenchGateway:
     """The gateway's processes: a control plane, and with the native engine a data plane."""
 
     def __init__(self, command: list[str], port: int, admin: int) -> None:
@@ -111,10 +111,10 @@ class Gateway:
         return f"http://127.0.0.1:{self._admin}{path}"
 
 
-class Box:
+class BenchBox:
     """A running gateway, and a publisher on its broker."""
 
-    def __init__(self, gateway: Gateway, publisher: ConfirmingPublisher) -> None:
+    def __init__(self, gateway: BenchGateway, publisher: ConfirmingPublisher) -> None:
         self.gateway = gateway
         self.port = gateway.port
         children = psutil.Process(gateway.pid).children(recursive=True)
@@ -177,7 +177,7 @@ class Box:
 @contextlib.asynccontextmanager
 async def running_box(
     engine: str, *, threads: int = 0, own_core: bool = True, options: Sequence[str] = ()
-) -> AsyncIterator[Box]:
+) -> AsyncIterator[BenchBox]:
     """Start a fresh box with ``engine`` and ``threads`` I/O threads (0: one for each core).
 
     The gateway has a core of its own if ``own_core``; otherwise it shares all cores with the other
@@ -191,7 +191,7 @@ async def running_box(
         await link.on_connect(topology.declare_retail)
         publisher = await link.publisher()
         await publisher.ready()
-        box = Box(gateway, publisher)
+        box = BenchBox(gateway, publisher)
         ticking = asyncio.create_task(box.tick_forever())
         try:
             yield box
@@ -214,7 +214,7 @@ def _running_broker() -> Iterator[str]:
 @contextlib.contextmanager
 def _running_gateway(
     amqp_url: str, engine: str, threads: int, own_core: bool, options: Sequence[str]
-) -> Iterator[Gateway]:
+) -> Iterator[BenchGateway]:
     port, admin = free_ports(2)
     command = [
         *(sys.executable, "-m", "gateway", "--name", "bench", "--region", "bench"),
@@ -228,7 +228,7 @@ def _running_gateway(
         *("--drain-seconds", "0", "--drain-per-second", "100000"),
         *options,
     ]
-    gateway = Gateway(on_server_core(command) if own_core else command, port, admin)
+    gateway = BenchGateway(on_server_core(command) if own_core else command, port, admin)
     try:
         gateway.start()
         yield gateway

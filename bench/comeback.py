@@ -54,7 +54,7 @@ class Served:
     store_reads: int
 
 
-class Reader(asyncio.Protocol):
+class ReturningReader(asyncio.Protocol):
     """A reader that sends ``verbs`` and counts messages up to ``wanted``, with the least work.
 
     The reader knows that it has everything if each of ``signs`` is in the bytes received.
@@ -113,7 +113,7 @@ def _frame(text: bytes) -> bytes:
 def come_back(
     module: str,
     arguments: Sequence[str],
-    make_reader: Callable[[int], Reader],
+    make_reader: Callable[[int], ReturningReader],
     readers: int,
     *,
     again: bool = False,
@@ -150,13 +150,13 @@ def _gateway(module: str, arguments: Sequence[str]) -> Iterator[subprocess.Popen
 
 
 async def _crowd(
-    port: int, make_reader: Callable[[int], Reader], readers: int
+    port: int, make_reader: Callable[[int], ReturningReader], readers: int
 ) -> tuple[float, float, int]:
     loop = asyncio.get_running_loop()
-    gate = asyncio.Semaphore(_AT_ONCE)
+    slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def connect(n: int) -> Reader:
-        async with gate:
+    async def connect(n: int) -> ReturningReader:
+        async with slots:
             _, reader = await loop.create_connection(lambda: make_reader(n), "127.0.0.1", port)
             await reader.upgraded
             return reader

@@ -18,7 +18,7 @@ import psutil
 import uvloop
 
 from bench import store
-from bench.rows import Row
+from bench.rows import BenchRow
 from localfabric.nodes.cassandra import LocalCassandra
 from localfabric.world.cassandra_home import find_cassandra
 from newsfabric.store import open_store
@@ -41,14 +41,14 @@ COUNT = 20_000
 CHANGES = 60
 
 
-def measure() -> list[Row]:
+def measure() -> list[BenchRow]:
     """Return the rows of each mode in turn; SetupError without Java or Cassandra."""
-    rows: list[Row] = []
+    rows: list[BenchRow] = []
     floors: dict[str, float] = {}
     for mode, settings in MODES.items():
         for figure, value, unit in _figures(settings):
             floor = floors.setdefault(figure, value)
-            rows.append(Row(f"{figure}, {mode}", value, unit, floor=floor))
+            rows.append(BenchRow(f"{figure}, {mode}", value, unit, floor=floor))
     return rows
 
 

@@ -10,10 +10,10 @@ import asyncio
 import statistics
 from typing import Final
 
-from bench.box import Box, running_box, subscribe_verb
+from bench.box import BenchBox, running_box, subscribe_verb
 from bench.meter import processor_seconds
 from bench.programs import running_crowd, running_floor
-from bench.rows import Row
+from bench.rows import BenchRow
 from localfabric.nodes.ports import free_ports
 
 READERS: Final = 15_000
@@ -22,7 +22,7 @@ TIMES: Final = 3
 REST_SECONDS: Final = 1.5
 
 
-async def measure() -> list[Row]:
+async def measure() -> list[BenchRow]:
     """Return handshakes per second and core, without a subscription and with a confirmed one."""
     floors, raw, subscribed = [], [], []
     async with running_box("native") as box:
@@ -32,8 +32,8 @@ async def measure() -> list[Row]:
             subscribed.append(await spent(box, subscribe_verb(), readers=READERS))
     floor, plain, answered = (statistics.median(each) for each in (floors, raw, subscribed))
     return [
-        Row("accept, read and answer, the floor", 1 / floor, "/s", digits=0),
-        Row(
+        BenchRow("accept, read and answer, the floor", 1 / floor, "/s", digits=0),
+        BenchRow(
             "handshakes/s and core, raw WebSocket",
             1 / plain,
             "/s",
@@ -41,7 +41,7 @@ async def measure() -> list[Row]:
             at_least=20_000,
             floor=1 / floor,
         ),
-        Row(
+        BenchRow(
             "… with subscribe answered",
             1 / answered,
             "/s",
@@ -57,16 +57,16 @@ async def _floor() -> float:
     async with running_floor(port=port, connections=READERS) as floor:
         before = processor_seconds(floor.pid)
         async with running_crowd(port, READERS, source="127.0.0.2") as crowd:
-            await floor.said()
-            await crowd.said()
+            await floor.next_reply()
+            await crowd.next_reply()
             return (processor_seconds(floor.pid) - before) / READERS
 
 
-async def spent(box: Box, say: str, *, readers: int) -> float:
+async def spent(box: BenchBox, say: str, *, readers: int) -> float:
     """Return the gateway's processor seconds for each of ``readers`` that connect and ``say``."""
     before = box.spent()
     async with running_crowd(box.port, readers, source="127.0.0.12", say=say) as crowd:
-        await crowd.said()
+        await crowd.next_reply()
         found = (box.spent() - before).total / readers
     await asyncio.sleep(REST_SECONDS)
     return found

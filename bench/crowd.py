@@ -14,9 +14,9 @@ import contextlib
 import time
 from typing import Any, Final
 
-from bench.box import Box, running_box, subscribe_verb
-from bench.programs import Crowd, running_crowd
-from bench.rows import Row
+from bench.box import BenchBox, running_box, subscribe_verb
+from bench.programs import BareCrowd, running_crowd
+from bench.rows import BenchRow
 
 READERS: Final = 100_000
 CROWDS: Final = 6
@@ -31,12 +31,12 @@ FANOUTS: Final = 20
 FANOUT_SECONDS: Final = 0.6
 
 
-async def measure() -> list[Row]:
+async def measure() -> list[BenchRow]:
     """Connect the crowds, deliver to them, and measure the other topic meanwhile."""
     async with running_box("native", threads=THREADS) as box, contextlib.AsyncExitStack() as stack:
         start = time.monotonic()
         crowds = [await stack.enter_async_context(_crowd(box, number)) for number in range(CROWDS)]
-        came = sum([(await crowd.said())["connections"] for crowd in crowds])
+        came = sum([(await crowd.next_reply())["connections"] for crowd in crowds])
         took = time.monotonic() - start
         for number in range(MESSAGES):
             await box.publish(first=number)
@@ -52,18 +52,18 @@ async def measure() -> list[Row]:
                 sample=1,
             )
         )
-        await other.said()
+        await other.next_reply()
         for crowd in crowds:
             crowd.step_back()
         alone = await _quiet(box, other)
         busy = await _disturbed(box, other, crowds)
-    rows.append(Row("another topic's message, nothing else, p99", alone["p99_ms"], "ms"))
+    rows.append(BenchRow("another topic's message, nothing else, p99", alone["p99_ms"], "ms"))
     rows.append(
-        Row(f"… during a {READERS:,}-reader fan-out, p99", busy["p99_ms"], "ms", at_most=20)
+        BenchRow(f"… during a {READERS:,}-reader fan-out, p99", busy["p99_ms"], "ms", at_most=20)
     )
-    rows.append(Row("… p50", busy["p50_ms"], "ms"))
+    rows.append(BenchRow("… p50", busy["p50_ms"], "ms"))
     rows.append(
-        Row(
+        BenchRow(
             "… deliveries measured",
             busy["delays"],
             "",
@@ -74,21 +74,21 @@ async def measure() -> list[Row]:
     return rows
 
 
-def _crowd(box: Box, number: int) -> contextlib.AbstractAsyncContextManager[Crowd]:
+def _crowd(box: BenchBox, number: int) -> contextlib.AbstractAsyncContextManager[BareCrowd]:
     share = READERS // CROWDS + (number < READERS % CROWDS)
     return running_crowd(
         box.port, share, source=f"127.0.0.{10 * number + 2}", say=subscribe_verb(), numbers=1
     )
 
 
-async def _report(crowd: Crowd) -> dict[str, Any]:
+async def _report(crowd: BareCrowd) -> dict[str, Any]:
     await crowd.has_got(READERS // CROWDS * MESSAGES)
     return await crowd.ask("report")
 
 
 def _delivery_rows(
     came: int, took: float, reports: list[dict[str, Any]], resident: int
-) -> list[Row]:
+) -> list[BenchRow]:
     everything = [
         crowd["connections"]
         for crowd in reports
@@ -96,16 +96,16 @@ def _delivery_rows(
         and crowd["twice"] == crowd["gone"] == 0
     ]
     return [
-        Row("readers connected and subscribed", came, "", digits=0, at_least=READERS),
-        Row("… took, on two cores with the crowds", took, "s"),
-        Row(
+        BenchRow("readers connected and subscribed", came, "", digits=0, at_least=READERS),
+        BenchRow("… took, on two cores with the crowds", took, "s"),
+        BenchRow(
             f"readers in crowds that all got {MESSAGES} messages once each",
             sum(everything),
             "",
             digits=0,
             at_least=READERS,
         ),
-        Row("memory of both processes", resident / 1e6, "MB", digits=0, at_most=200),
+        BenchRow("memory of both processes", resident / 1e6, "MB", digits=0, at_most=200),
     ]
 
 
@@ -113,7 +113,7 @@ def _others_in_a_fanout() -> int:
     return int(FANOUT_SECONDS / OTHER_GAP_SECONDS)
 
 
-async def _quiet(box: Box, other: Crowd) -> dict[str, Any]:
+async def _quiet(box: BenchBox, other: BareCrowd) -> dict[str, Any]:
     for _ in range(2):
         await _send_others(box)
     await other.ask("report")
@@ -123,7 +123,7 @@ async def _quiet(box: Box, other: Crowd) -> dict[str, Any]:
     return await other.ask("report")
 
 
-async def _disturbed(box: Box, other: Crowd, crowds: list[Crowd]) -> dict[str, Any]:
+async def _disturbed(box: BenchBox, other: BareCrowd, crowds: list[BareCrowd]) -> dict[str, Any]:
     for _ in range(FANOUTS):
         await box.publish()
         await _send_others(box)
@@ -133,7 +133,7 @@ async def _disturbed(box: Box, other: Crowd, crowds: list[Crowd]) -> dict[str, A
     return await other.ask("report")
 
 
-async def _send_others(box: Box) -> None:
+async def _send_others(box: BenchBox) -> None:
     start = time.monotonic()
     for number in range(1, _others_in_a_fanout() + 1):
         await asyncio.sleep(max(0.0, start + number * OTHER_GAP_SECONDS - time.monotonic()))

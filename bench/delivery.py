@@ -16,10 +16,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from bench.box import Box, running_box, subscribe_verb
+from bench.box import BenchBox, running_box, subscribe_verb
 from bench.meter import processor_seconds
-from bench.programs import Crowd, Program, running_crowd, running_floor
-from bench.rows import Row
+from bench.programs import BareCrowd, Program, running_crowd, running_floor
+from bench.rows import BenchRow
 from localfabric.nodes.ports import free_ports
 
 READERS: Final = 10_000
@@ -38,7 +38,9 @@ BURST_PAIRS: Final = 6
 class Duet:
     """Floor and gateway with a crowd each. Rounds return µs of processor time per delivery."""
 
-    def __init__(self, floor: Program, floor_crowd: Crowd, box: Box, box_crowd: Crowd) -> None:
+    def __init__(
+        self, floor: Program, floor_crowd: BareCrowd, box: BenchBox, box_crowd: BareCrowd
+    ) -> None:
         self._floor = floor
         self._floor_crowd = floor_crowd
         self._box = box
@@ -70,7 +72,7 @@ class Duet:
         self.control.append(spent.control * 1e6 / deliveries)
         return spent.total * 1e6 / deliveries
 
-    async def _end_of_round(self, crowd: Crowd, messages: int) -> None:
+    async def _end_of_round(self, crowd: BareCrowd, messages: int) -> None:
         await crowd.has_got(READERS * messages)
         report = await crowd.ask("report")
         self.lost += READERS * messages - report["frames"]
@@ -87,14 +89,14 @@ async def in_turn(
     return statistics.median(samples[floor]), statistics.median(samples[gateway])
 
 
-async def measure() -> list[Row]:
+async def measure() -> list[BenchRow]:
     """Return the rows of both engines."""
     rows = await _native()
     rows.insert(2, await _tornado(bare=rows[0].value))
     return rows
 
 
-async def _native() -> list[Row]:
+async def _native() -> list[BenchRow]:
     (port,) = free_ports(1)
     async with (
         running_box("native") as box,
@@ -103,7 +105,7 @@ async def _native() -> list[Row]:
         running_crowd(box.port, READERS, source="127.0.0.12", say=subscribe_verb()) as box_crowd,
     ):
         for program in (floor, floor_crowd, box_crowd):
-            await program.said()
+            await program.next_reply()
         duet = Duet(floor, floor_crowd, box, box_crowd)
         await in_turn(2, lambda: duet.floor(2, 1, 0.3), lambda: duet.gateway(2, 0, 0.3))
         duet.control.clear()
@@ -120,8 +122,8 @@ async def _native() -> list[Row]:
         )
     ten = (eleven * (WAITING + 1) - single) / WAITING
     return [
-        Row("a bare send(), the floor", bare, "µs", digits=2),
-        Row(
+        BenchRow("a bare send(), the floor", bare, "µs", digits=2),
+        BenchRow(
             f"CPU per delivery, {READERS:,} readers",
             single,
             "µs",
@@ -129,8 +131,8 @@ async def _native() -> list[Row]:
             at_most=round(1.08 * bare, 2),
             floor=bare,
         ),
-        Row("… of that the control plane", control, "µs", digits=2),
-        Row(
+        BenchRow("… of that the control plane", control, "µs", digits=2),
+        BenchRow(
             "messages/s and core, 10 waiting per reader",
             1e6 / ten,
             "/s",
@@ -138,16 +140,16 @@ async def _native() -> list[Row]:
             at_least=round(0.9e6 / bare_ten),
             floor=1e6 / bare_ten,
         ),
-        Row("deliveries missing", duet.lost, "", digits=0, at_most=0),
+        BenchRow("deliveries missing", duet.lost, "", digits=0, at_most=0),
     ]
 
 
-async def _tornado(*, bare: float) -> Row:
+async def _tornado(*, bare: float) -> BenchRow:
     async with (
         running_box("tornado") as box,
         running_crowd(box.port, READERS, source="127.0.0.12", say=subscribe_verb()) as crowd,
     ):
-        await crowd.said()
+        await crowd.next_reply()
         before = box.spent()
         for _ in range(MESSAGES):
             await box.publish()
@@ -155,4 +157,4 @@ async def _tornado(*, bare: float) -> Row:
         await crowd.has_got(READERS * MESSAGES)
         spent = box.spent() - before
     each = spent.total * 1e6 / (READERS * MESSAGES)
-    return Row("… Tornado engine", each, "µs", digits=2, floor=bare)
+    return BenchRow("… Tornado engine", each, "µs", digits=2, floor=bare)

@@ -15,7 +15,7 @@ from typing import Final
 
 from bench.box import running_box, subscribe_verb
 from bench.programs import running_crowd
-from bench.rows import Row
+from bench.rows import BenchRow
 
 READERS: Final = 10_000
 SECONDS: Final = 60
@@ -23,14 +23,14 @@ SECONDS: Final = 60
 PATIENCE_SECONDS: Final = 60
 
 
-async def measure() -> list[Row]:
+async def measure() -> list[BenchRow]:
     """Drain a box with ``READERS`` readers, and return the rows."""
     options = ("--drain-seconds", str(SECONDS), "--drain-per-second", "2000")
     async with (
         running_box("native", options=options) as box,
         running_crowd(box.port, READERS, source="127.0.0.2", say=subscribe_verb()) as crowd,
     ):
-        await crowd.said()
+        await crowd.next_reply()
         request = urllib.request.Request(box.gateway.url("/drain"), data=b"", method="POST")
         await asyncio.to_thread(lambda: urllib.request.urlopen(request, timeout=10).close())
         began, gone = time.monotonic(), [0]
@@ -41,10 +41,10 @@ async def measure() -> list[Row]:
     each = [after - before for before, after in itertools.pairwise(gone)]
     what = f"drain of {READERS:,} readers in {SECONDS} s"
     return [
-        Row(f"{what}: gone", gone[-1], "", digits=0, at_least=READERS),
+        BenchRow(f"{what}: gone", gone[-1], "", digits=0, at_least=READERS),
         # These readers don't hang up, so the gateway closes each some seconds after telling it.
-        Row("… the last one after", took, "s"),
-        Row(
+        BenchRow("… the last one after", took, "s"),
+        BenchRow(
             "… in the fullest second, beside the mean",
             max(each) / (READERS / SECONDS),
             "×",

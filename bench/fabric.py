@@ -10,24 +10,24 @@ import uvloop
 
 from bench import chain, latency, revocation
 from bench.programs import build
-from bench.rows import Row
+from bench.rows import BenchRow
 from bench.world import running_world
 
 LOAD: Final = latency.Load(readers=100, rate=100.0, seconds=7.0)
 ROUNDS: Final = 3
 
 
-def measure() -> list[Row]:
+def measure() -> list[BenchRow]:
     """Start a world, measure it, stop it."""
     build()
     with running_world() as (status, took):
-        rows = [Row("newsfabric up, ready", took, "s", at_most=45)]
+        rows = [BenchRow("newsfabric up, ready", took, "s", at_most=45)]
         rows += _latency_rows(status)
         rows.append(revocation.measure(status))
     return rows
 
 
-def _latency_rows(status: dict[str, Any]) -> list[Row]:
+def _latency_rows(status: dict[str, Any]) -> list[BenchRow]:
     """Return the medians of three rounds, in each of which all take turns.
 
     The machine isn't equally fast at all times: measured one after the other, once each, the
@@ -39,8 +39,8 @@ def _latency_rows(status: dict[str, Any]) -> list[Row]:
     same_p50, same_p99 = _medians(same)
     other_p50, other_p99 = _medians(other)
     return [
-        Row("bare chain of brokers (the floor), p50", bare_p50, "ms"),
-        Row("bare chain of brokers (the floor), p99", bare_p99, "ms"),
+        BenchRow("bare chain of brokers (the floor), p50", bare_p50, "ms"),
+        BenchRow("bare chain of brokers (the floor), p99", bare_p99, "ms"),
         _delay("same region, p50", same_p50, 6, bare_p50),
         _delay("same region, p99", same_p99, 20, bare_p99),
         _delay("other region, p50 above the same", other_p50 - same_p50, 5),
@@ -65,10 +65,10 @@ def _medians(of: Sequence[latency.Delays]) -> tuple[float, float]:
     return median(d.p50 for d in of), median(d.p99 for d in of)
 
 
-def _delay(figure: str, ms: float, limit: float, floor: float | None = None) -> Row:
-    return Row(figure, ms, "ms", at_most=limit, floor=floor)
+def _delay(figure: str, ms: float, limit: float, floor: float | None = None) -> BenchRow:
+    return BenchRow(figure, ms, "ms", at_most=limit, floor=floor)
 
 
-def _deliveries(figure: str, delays: Sequence[latency.Delays]) -> Row:
+def _deliveries(figure: str, delays: Sequence[latency.Delays]) -> BenchRow:
     count, expected = (sum(d.count for d in delays), sum(d.expected for d in delays))
-    return Row(figure, count, "", digits=0, at_least=expected)
+    return BenchRow(figure, count, "", digits=0, at_least=expected)

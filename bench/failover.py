@@ -19,7 +19,7 @@ from typing import Final
 
 from playwright.async_api import BrowserContext, Page, async_playwright
 
-from bench.rows import Row
+from bench.rows import BenchRow
 from bench.world import running_world
 from localfabric.world.faults import Faults, Signal
 from localfabric.world.layout import RegionLayout, WorldLayout
@@ -78,7 +78,7 @@ BREAKS: Final = (
 )
 
 
-def measure() -> list[Row]:
+def measure() -> list[BenchRow]:
     """Return a row for each break; SetupError without RabbitMQ or Chromium."""
     chromium = shutil.which("chromium")
     if chromium is None:
@@ -88,7 +88,7 @@ def measure() -> list[Row]:
         return asyncio.run(break_each(layout, chromium))
 
 
-async def break_each(layout: WorldLayout, chromium: str) -> list[Row]:
+async def break_each(layout: WorldLayout, chromium: str) -> list[BenchRow]:
     """Return the rows. The first region breaks, the second stays."""
     breaks, stays = layout.regions[:2]
     rows = []
@@ -98,7 +98,7 @@ async def break_each(layout: WorldLayout, chromium: str) -> list[Row]:
             await _until_whole(breaks)
             seconds = await _break(layout, breaks, await browser.new_context(), each)
             rows.append(
-                Row(
+                BenchRow(
                     f"{each.name}: until the page has the next message",
                     seconds,
                     "s",

@@ -8,7 +8,7 @@ from typing import Final
 
 from bench import latency
 from bench.programs import ROOT, build
-from bench.rows import Row
+from bench.rows import BenchRow
 from bench.world import newsfabric, running_world
 from localfabric.world.toxiproxy import find_toxiproxy
 from newsfabric.errors import SetupError
@@ -20,7 +20,7 @@ GOLD: Final = "news.breaking"
 LOAD: Final = latency.Load(readers=100, rate=20.0, seconds=7.0)
 
 
-def measure() -> list[Row]:
+def measure() -> list[BenchRow]:
     """Return delays in the publisher's region and in the other; SetupError without Toxiproxy."""
     build()
     if find_toxiproxy(ROOT, os.environ) is None:
@@ -34,11 +34,11 @@ def measure() -> list[Row]:
         other = latency.between(here, there, LOAD, topic=GOLD)
     wire = float(WIRE_MS)
     return [
-        Row(f"{WIRE_MS} ms between them: same region, p50", same.p50, "ms"),
-        Row("… p99", same.p99, "ms"),
-        Row("… other region, p50", other.p50, "ms", floor=wire),
-        Row("… p99", other.p99, "ms", floor=wire),
-        Row(
+        BenchRow(f"{WIRE_MS} ms between them: same region, p50", same.p50, "ms"),
+        BenchRow("… p99", same.p99, "ms"),
+        BenchRow("… other region, p50", other.p50, "ms", floor=wire),
+        BenchRow("… p99", other.p99, "ms", floor=wire),
+        BenchRow(
             "… deliveries",
             same.count + other.count,
             "",

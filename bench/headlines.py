@@ -18,10 +18,10 @@ from typing import Any, Final
 import psutil
 
 from bench import latency
-from bench.box import Box, running_box, subscribe_verb
+from bench.box import BenchBox, running_box, subscribe_verb
 from bench.meter import processor_seconds, resident_bytes
-from bench.programs import Crowd, running_crowd
-from bench.rows import Row
+from bench.programs import BareCrowd, running_crowd
+from bench.rows import BenchRow
 
 # Each thread has a descriptor table of its own, and one may have 20,000.
 THREADS: Final = 6
@@ -38,24 +38,24 @@ RATE_SECONDS: Final = 5.0
 DELAY_MS: Final = 200.0
 
 
-async def measure() -> list[Row]:
+async def measure() -> list[BenchRow]:
     """Measure a box full of readers, and a box full of deliveries."""
     return [*await _full(), *await _deliveries()]
 
 
-async def _full() -> list[Row]:
+async def _full() -> list[BenchRow]:
     """Measure connection times while the box fills up, and the memory of the full box."""
-    rows: list[Row] = []
+    rows: list[BenchRow] = []
     kernel_before = _kernel_bytes()
     async with running_box("native", threads=THREADS) as box, contextlib.AsyncExitStack() as stack:
         crowds = _Crowds(box, stack)
         for present in PRESENT:
             await crowds.come(present - crowds.came)
-            said = await crowds.come(ARRIVING, at_once=ARRIVING)
+            arrival = await crowds.come(ARRIVING, at_once=ARRIVING)
             figure = f"{ARRIVING:,} arrive at once where {present:,} are: connect and subscribe"
-            rows.append(Row(f"{figure}, p50", said["p50_ms"], "ms"))
-            rows.append(Row("… p99", said["p99_ms"], "ms"))
-            rows.append(Row("… all of them after", said["seconds"], "s"))
+            rows.append(BenchRow(f"{figure}, p50", arrival["p50_ms"], "ms"))
+            rows.append(BenchRow("… p99", arrival["p99_ms"], "ms"))
+            rows.append(BenchRow("… all of them after", arrival["seconds"], "s"))
         before = box.spent().total + _broker_seconds()
         start = time.monotonic()
         await asyncio.sleep(25)
@@ -63,10 +63,10 @@ async def _full() -> list[Row]:
         memory = (box.resident() + _broker_bytes()) / 1e6
         kernel = _kernel_bytes() - kernel_before
     rows += [
-        Row("readers of the full box", crowds.came, "", digits=0, at_least=100_000),
-        Row("… memory of gateway and broker", memory, "MB", digits=0, at_most=BOX_MEMORY_MB),
-        Row("… both, while nothing comes", 100 * busy, "% of a core"),
-        Row(
+        BenchRow("readers of the full box", crowds.came, "", digits=0, at_least=100_000),
+        BenchRow("… memory of gateway and broker", memory, "MB", digits=0, at_most=BOX_MEMORY_MB),
+        BenchRow("… both, while nothing comes", 100 * busy, "% of a core"),
+        BenchRow(
             "… memory of the kernel for a connection, both ends of it",
             kernel / crowds.came,
             "B",
@@ -79,7 +79,7 @@ async def _full() -> list[Row]:
 class _Crowds:
     """Readers that stay; each crowd has addresses of its own."""
 
-    def __init__(self, box: Box, stack: contextlib.AsyncExitStack) -> None:
+    def __init__(self, box: BenchBox, stack: contextlib.AsyncExitStack) -> None:
         self._box, self._stack = box, stack
         self._count = 0
         #: Readers that are connected and whose subscription was confirmed.
@@ -87,7 +87,7 @@ class _Crowds:
 
     async def come(self, readers: int, *, at_once: int = 256) -> dict[str, Any]:
         """Connect ``readers``, 15,000 at most per program; return the last program's first line."""
-        said: dict[str, Any] = {}
+        reply: dict[str, Any] = {}
         while readers > 0:
             share = min(readers, ARRIVING)
             readers -= share
@@ -101,37 +101,37 @@ class _Crowds:
                     at_once=at_once,
                 )
             )
-            said = await crowd.said()
-            self.came += said["connections"]
-        return said
+            reply = await crowd.next_reply()
+            self.came += reply["connections"]
+        return reply
 
 
-async def _deliveries() -> list[Row]:
+async def _deliveries() -> list[BenchRow]:
     """Measure delays at each rate until these are too long, or messages are missing."""
-    rows: list[Row] = []
+    rows: list[BenchRow] = []
     async with (
         running_box("native") as box,
         running_crowd(
             box.port, FANOUT_READERS, source="127.0.0.2", say=subscribe_verb(), numbers=1
         ) as crowd,
     ):
-        await crowd.said()
+        await crowd.next_reply()
         for rate in RATES:
             report = await _at_rate(box, crowd, rate)
             messages = int(rate * RATE_SECONDS)
             figure = f"{rate * FANOUT_READERS:,} deliveries/s"
-            rows.append(Row(f"{figure}, p50", report["p50_ms"], "ms"))
-            rows.append(Row("… p99", report["p99_ms"], "ms"))
+            rows.append(BenchRow(f"{figure}, p50", report["p50_ms"], "ms"))
+            rows.append(BenchRow("… p99", report["p99_ms"], "ms"))
             rows.append(_once(report, messages))
             if report["p99_ms"] > DELAY_MS or not rows[-1].reached:
                 break
     return rows
 
 
-def _once(report: dict[str, Any], messages: int) -> Row:
+def _once(report: dict[str, Any], messages: int) -> BenchRow:
     """Return the number of messages that every reader received, or 0 if one had a duplicate."""
     is_once = report["most"] == report["different"] and report["twice"] == report["gone"] == 0
-    return Row(
+    return BenchRow(
         "… messages that every reader got once",
         report["different"] if is_once else 0,
         "",
@@ -140,7 +140,7 @@ def _once(report: dict[str, Any], messages: int) -> Row:
     )
 
 
-async def _at_rate(box: Box, crowd: Crowd, rate: int) -> dict[str, Any]:
+async def _at_rate(box: BenchBox, crowd: BareCrowd, rate: int) -> dict[str, Any]:
     await crowd.ask("report")
     sent = await latency.steadily(
         lambda n, due: box.publish(first=n, due_ns=due), rate=rate, seconds=RATE_SECONDS

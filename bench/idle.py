@@ -12,10 +12,10 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from bench.box import TOPIC, Box, running_box, subscribe_verb
+from bench.box import TOPIC, BenchBox, running_box, subscribe_verb
 from bench.login import Issuer
-from bench.programs import Crowd, running_crowd
-from bench.rows import Row
+from bench.programs import BareCrowd, running_crowd
+from bench.rows import BenchRow
 from newsfabric.errors import SetupError
 
 FEW: Final = 2_000
@@ -25,13 +25,13 @@ IDLE_SECONDS: Final = 50.0
 SETTLE_SECONDS: Final = 2.0
 
 
-async def measure() -> list[Row]:
+async def measure() -> list[BenchRow]:
     """Measure memory and processor time of an idle reader."""
     rows = []
     async with running_box("native") as box, contextlib.AsyncExitStack() as crowds:
         slope = await _slope(box, crowds, subscribe_verb())
         rows.append(
-            Row(
+            BenchRow(
                 f"memory per idle reader, {FEW:,} to {MANY:,}, one topic",
                 slope,
                 "B",
@@ -44,17 +44,17 @@ async def measure() -> list[Row]:
         spent = box.spent() - before
         each = 1e6 / IDLE_SECONDS / MANY
         figure = "CPU per idle reader and second"
-        rows.append(Row(figure, spent.total * each, "µs", digits=3, at_most=0.6))
+        rows.append(BenchRow(figure, spent.total * each, "µs", digits=3, at_most=0.6))
         figure = "… of that the control plane"
-        rows.append(Row(figure, spent.control * each, "µs", digits=3))
+        rows.append(BenchRow(figure, spent.control * each, "µs", digits=3))
     async with running_box("native") as box, contextlib.AsyncExitStack() as crowds:
         slope = await _slope(box, crowds, subscribe_verb(TOPIC + ".%d"))
-        rows.insert(1, Row("… each with a topic of its own", slope, "B", digits=0))
+        rows.insert(1, BenchRow("… each with a topic of its own", slope, "B", digits=0))
     rows.insert(2, await _logged_in())
     return rows
 
 
-async def _logged_in() -> Row:
+async def _logged_in() -> BenchRow:
     """Measure readers logged in as the same user; each connection still has its own auth state."""
     issuer = Issuer()
     with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
@@ -67,17 +67,17 @@ async def _logged_in() -> Row:
             slope = await _slope(box, crowds, say)
             if box.gateway.metric('newsfabric_gateway_tokens_total{outcome="good"}') < MANY:
                 raise SetupError("the logins were refused")
-    return Row("… one topic, logged in", slope, "B", digits=0)
+    return BenchRow("… one topic, logged in", slope, "B", digits=0)
 
 
-async def _slope(box: Box, crowds: contextlib.AsyncExitStack, say: str) -> float:
+async def _slope(box: BenchBox, crowds: contextlib.AsyncExitStack, say: str) -> float:
     """Return the bytes per reader that sends ``say``; readers stay until ``crowds`` is left."""
 
     async def come(first: int, count: int, source: str) -> int:
-        crowd: Crowd = await crowds.enter_async_context(
+        crowd: BareCrowd = await crowds.enter_async_context(
             running_crowd(box.port, count, source=source, first=first, say=say)
         )
-        await crowd.said()
+        await crowd.next_reply()
         await asyncio.sleep(SETTLE_SECONDS)
         return box.resident()
 

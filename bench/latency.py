@@ -123,7 +123,7 @@ async def _between(amqp_url: str, websocket_url: str, load: Load, topic: str) ->
 
         crowd_of = running_crowd(port, load.readers, say=subscribe_verb(topic), sample=1)
         async with crowd_of as crowd:
-            await crowd.said()
+            await crowd.next_reply()
             warmth = await publish_steadily(send, rate=load.rate, seconds=WARM_UP_SECONDS)
             await crowd.has_got(warmth * load.readers)
             await crowd.ask("report")

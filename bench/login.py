@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from bench.box import running_box
 from bench.connect import spent
-from bench.rows import Row
+from bench.rows import BenchRow
 from newsfabric.errors import SetupError
 from newsfabric.tokens import Key, KeySet, TokenRules, verify
 
@@ -76,7 +76,7 @@ class Issuer:
         self._key.public_key().verify(signature, data)
 
 
-async def measure() -> list[Row]:
+async def measure() -> list[BenchRow]:
     """Measure logins per second and core: the check alone, and through a gateway."""
     issuer = Issuer()
     floor, checked = _floor(issuer), _checked(issuer)
@@ -90,8 +90,8 @@ async def measure() -> list[Row]:
                 raise SetupError("the logins were refused")
     login = statistics.median(logged_in) - statistics.median(plain)
     return [
-        Row("an EdDSA signature's arithmetic", 1 / floor, "/s", digits=0),
-        Row(
+        BenchRow("an EdDSA signature's arithmetic", 1 / floor, "/s", digits=0),
+        BenchRow(
             "tokens checked a second and core",
             1 / checked,
             "/s",
@@ -99,7 +99,7 @@ async def measure() -> list[Row]:
             at_least=5_000,
             floor=1 / floor,
         ),
-        Row(
+        BenchRow(
             "logins answered a second and core, native gateway",
             1 / login,
             "/s",

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from bench.rows import Row
+from bench.rows import BenchRow
 from bench.world import running_world
 from localfabric.chaos.delivery_record import DeliveryRecord, RecordedMessage
 from localfabric.chaos.publishing import Publishing
@@ -133,9 +133,9 @@ def losses(layout: WorldLayout) -> tuple[Loss, ...]:
     return tuple(found)
 
 
-def measure() -> list[Row]:
+def measure() -> list[BenchRow]:
     """Return the rows of both worlds; SetupError without RabbitMQ, Java or Cassandra."""
-    rows: list[Row] = []
+    rows: list[BenchRow] = []
     big = ("--core-nodes", "3", "--store", "cassandra", "--store-nodes", "3", "--timeout", "600")
     for options, limit, where in ((big, LIMIT, ""), ((), None, ", one core node a region")):
         with running_world(*options) as (status, _):
@@ -145,8 +145,8 @@ def measure() -> list[Row]:
     return rows
 
 
-def _rows(window: Window, limit: float | None, where: str) -> Iterator[Row]:
-    yield Row(
+def _rows(window: Window, limit: float | None, where: str) -> Iterator[BenchRow]:
+    yield BenchRow(
         f"{window.name} lost{where}: longest wait for gold",
         window.longest,
         "s",
@@ -154,10 +154,10 @@ def _rows(window: Window, limit: float | None, where: str) -> Iterator[Row]:
         digits=2,
     )
     if window.done is not None:
-        yield Row(
+        yield BenchRow(
             "… of what was sent before it was started again", window.longest_away, "s", digits=2
         )
-    yield Row(
+    yield BenchRow(
         f"… lost or doubled, of {window.deliveries:,} deliveries",
         window.wrong,
         "",
@@ -204,8 +204,8 @@ async def lose_each(
             say(line)
         for message in _slowest(window, record)[:_TRACED]:
             if _wait(message, record) > LIMIT:
-                said = await describe(f"{run}-{message.n}", world_of(layout), topic=message.topic)
-                say(said)
+                text = await describe(f"{run}-{message.n}", world_of(layout), topic=message.topic)
+                say(text)
     return found
 
 

@@ -19,9 +19,9 @@ from typing import Final
 import uvloop
 
 from bench import comeback
-from bench.comeback import ENGINES, Counting, Reader, Served
+from bench.comeback import ENGINES, Counting, ReturningReader, Served
 from bench.login import Issuer
-from bench.rows import Row
+from bench.rows import BenchRow
 from bench.store import cassandra
 from gateway.process.settings import GatewaySettings, TokenSettings
 from newsfabric.errors import SetupError
@@ -38,7 +38,7 @@ TABLE: Final = TopicTable(
 )
 
 
-def measure() -> list[Row]:
+def measure() -> list[BenchRow]:
     """Return the rows of the native engine, with SQLite and, if it is installed, with Cassandra."""
     rows = _rows(come_back("native"), "SQLite")
     try:
@@ -49,16 +49,18 @@ def measure() -> list[Row]:
     return rows
 
 
-def _rows(result: Served, store: str) -> list[Row]:
+def _rows(result: Served, store: str) -> list[BenchRow]:
     return [
-        Row(
+        BenchRow(
             f"{READERS:,} registered readers, each with a mailbox of {LETTERS} in {store}",
             result.seconds,
             "s",
             at_most=10,
         ),
-        Row("… readers who had all, and knew it", result.whole, "", digits=0, at_least=READERS),
-        Row("… trips to the store for that", result.store_reads, "", digits=0),
+        BenchRow(
+            "… readers who had all, and knew it", result.whole, "", digits=0, at_least=READERS
+        ),
+        BenchRow("… trips to the store for that", result.store_reads, "", digits=0),
     ]
 
 
@@ -68,13 +70,13 @@ def come_back(engine: str, *, readers: int = READERS, store: str | None = None) 
     issuer = Issuer()
     tokens = [issuer.token(f"u{n}") for n in range(readers)]
 
-    def reader(n: int) -> Reader:
+    def reader(n: int) -> ReturningReader:
         verbs = [
             {"action": "login", "token": tokens[n]},
             {"action": "subscribe", "topic": f"user.u{n}"},
         ]
         signs = [b'"type":"logged_in"', b'"recovered":true']
-        return Reader(verbs, LETTERS, signs=signs)
+        return ReturningReader(verbs, LETTERS, signs=signs)
 
     with tempfile.TemporaryDirectory() as folder:
         url = store or f"sqlite:{folder}/store.db"

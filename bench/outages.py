@@ -26,7 +26,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from bench.rows import Row
+from bench.rows import BenchRow
 from bench.world import running_world
 from localfabric.world.faults import Faults, Signal
 from localfabric.world.layout import RegionLayout, WorldLayout
@@ -109,7 +109,7 @@ def quantile(values: Sequence[float], share: float) -> float:
     return values[max(0, math.ceil(share * len(values)) - 1)] if values else math.inf
 
 
-def measure() -> list[Row]:
+def measure() -> list[BenchRow]:
     """Return two rows for each outage and class; the whole table is printed to stderr."""
     found = _measured()
     _print(found)
@@ -117,10 +117,10 @@ def measure() -> list[Row]:
     for one in found:
         name = f"{one.outage}: {one.klass}"
         rows += [
-            Row(
+            BenchRow(
                 f"{name}, the worst wait of {one.receipts}", one.worst, "s", digits=2, at_most=LIMIT
             ),
-            Row(f"{name}, without a receipt", one.unanswered, "messages", digits=0, at_most=0),
+            BenchRow(f"{name}, without a receipt", one.unanswered, "messages", digits=0, at_most=0),
         ]
     return rows
 

@@ -64,7 +64,7 @@ class Program:
         self._process = process
         self.pid = process.pid
 
-    async def said(self) -> dict[str, Any]:
+    async def next_reply(self) -> dict[str, Any]:
         """Return the next line of its output."""
         assert self._process.stdout is not None
         async with asyncio.timeout(_PATIENCE):
@@ -72,7 +72,7 @@ class Program:
         found: dict[str, Any] = json.loads(line)
         return found
 
-    async def tell(self, line: str) -> None:
+    async def send(self, line: str) -> None:
         """Send a ``line`` to which there is no reply."""
         assert self._process.stdin is not None
         self._process.stdin.write(line.encode() + b"\n")
@@ -80,11 +80,11 @@ class Program:
 
     async def ask(self, line: str) -> dict[str, Any]:
         """Send ``line``; return the reply."""
-        await self.tell(line)
-        return await self.said()
+        await self.send(line)
+        return await self.next_reply()
 
 
-class Crowd(Program):
+class BareCrowd(Program):
     """Bare readers in one process (``bare.rs``)."""
 
     def step_back(self) -> None:
@@ -139,16 +139,16 @@ async def running_floor(
     command = [str(PROGRAMS / "fanout-floor"), *_pairs(port=port, connections=connections)]
     async with started(on_server_core([*command, *_pairs(bytes=frame_bytes)])) as process:
         floor = Program(process)
-        await floor.said()
+        await floor.next_reply()
         yield floor
 
 
 @contextlib.asynccontextmanager
-async def running_crowd(port: int, connections: int, **options: Any) -> AsyncIterator[Crowd]:
+async def running_crowd(port: int, connections: int, **options: Any) -> AsyncIterator[BareCrowd]:
     """Start a crowd; it prints a line when all are connected (and subscribed)."""
     command = [str(PROGRAMS / CROWD), *_pairs(port=port, connections=connections)]
     async with started([*command, *_pairs(**options)]) as process:
-        yield Crowd(process)
+        yield BareCrowd(process)
 
 
 def pages_command(

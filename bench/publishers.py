@@ -18,7 +18,7 @@ from typing import Final
 import uvloop
 
 from bench.drivers import ROOT, command
-from bench.rows import Row
+from bench.rows import BenchRow
 from localfabric.nodes.rabbitmq import LocalNode
 from localfabric.world.rabbitmq_home import find_rabbitmq
 from newsfabric import topology
@@ -39,7 +39,7 @@ _FIGURES: Final[tuple[tuple[str, str, float | None], ...]] = (
 )
 
 
-def measure() -> list[Row]:
+def measure() -> list[BenchRow]:
     """Return one row for each library; SetupError when a toolchain is missing."""
     commands = {language: command(language) for _, language, _ in _FIGURES}
     with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
@@ -47,7 +47,7 @@ def measure() -> list[Row]:
         with LocalNode(Path(folder), home) as node:
             uvloop.run(_declare(node.amqp_url))
             return [
-                Row(
+                BenchRow(
                     f"confirmed messages, {name}",
                     _rate(commands[language], node.amqp_url),
                     "messages/s",

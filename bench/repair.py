@@ -26,8 +26,8 @@ import orjson
 import uvloop
 import websockets
 
-from bench.rows import Row
-from bench.soak.messages import STEADY, TABLE, Router, line_of, tick_line
+from bench.rows import BenchRow
+from bench.soak.messages import STEADY, TABLE, NumberingRouter, line_of, tick_line
 from bench.soak.processes import ControlPlane, Dataplane
 from newsfabric.store.sqlite import SqliteStore
 from wholesale.router.router import QUIET_SECONDS
@@ -63,23 +63,23 @@ class Repairs:
     missed: int
 
 
-def measure() -> list[Row]:
+def measure() -> list[BenchRow]:
     """Measure a reader's wait for lost messages, and check that all arrived once."""
     busy, quiet = uvloop.run(lose_and_repair()), uvloop.run(lose_and_repair(QUIET))
     return [*_rows("a busy log", busy), *_rows("a quiet log", quiet)]
 
 
-def _rows(where: str, repairs: Repairs) -> list[Row]:
+def _rows(where: str, repairs: Repairs) -> list[BenchRow]:
     return [
-        Row(
+        BenchRow(
             f"{repairs.holes} messages of {where} lost on the way: loss to reader, p50",
             repairs.p50,
             "s",
             digits=2,
             at_most=0.5,
         ),
-        Row("… worst", repairs.worst, "s", digits=2, at_most=1),
-        Row(
+        BenchRow("… worst", repairs.worst, "s", digits=2, at_most=1),
+        BenchRow(
             f"… missed or doubled, of {repairs.messages:,}",
             repairs.missed + repairs.doubled,
             "",
@@ -126,7 +126,7 @@ async def _lose_and_hear(
     received: dict[int, list[float]] = {}
     total = load.holes * load.every
     listening = asyncio.create_task(_listen(reader, received, total))
-    router, start = Router(), time.monotonic()
+    router, start = NumberingRouter(), time.monotonic()
     for n in range(total):
         await asyncio.sleep(max(0.0, start + n / load.rate - time.monotonic()))
         message = router.message(STEADY, n)

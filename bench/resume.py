@@ -20,8 +20,8 @@ from typing import Final
 import uvloop
 
 from bench import comeback
-from bench.comeback import ENGINES, ROUTER, Counting, Reader, Served
-from bench.rows import Row
+from bench.comeback import ENGINES, ROUTER, Counting, ReturningReader, Served
+from bench.rows import BenchRow
 from gateway.process.settings import GatewaySettings
 from gateway.wire.position import Listed, Position, encode, log_hash
 from newsfabric.store.logs import Log
@@ -37,26 +37,26 @@ EPOCH_MS: Final = 3_600_000
 TABLE: Final = TopicTable([TopicPolicy(pattern="news.*", topic_class="gold")])
 
 
-def measure() -> list[Row]:
+def measure() -> list[BenchRow]:
     """Return the rows of the native engine, for which the limit is meant."""
     result = come_back("native")
     return [
-        Row(
+        BenchRow(
             f"{READERS:,} readers resume at a gateway that has just started",
             result.seconds,
             "s",
             at_most=1.5,
         ),
-        Row("readers who had all, and knew it", result.whole, "", digits=0, at_least=READERS),
-        Row("reads of the store for that", result.store_reads, "", digits=0, at_most=1),
+        BenchRow("readers who had all, and knew it", result.whole, "", digits=0, at_least=READERS),
+        BenchRow("reads of the store for that", result.store_reads, "", digits=0, at_most=1),
         *_rows_of_rewinds(),
     ]
 
 
-def _rows_of_rewinds() -> list[Row]:
+def _rows_of_rewinds() -> list[BenchRow]:
     cold, warm = rewind("native"), rewind("native", again=True)
     return [
-        Row(f"{READERS:,} readers rewind {MISSED} messages, {which}", result.seconds, "s")
+        BenchRow(f"{READERS:,} readers rewind {MISSED} messages, {which}", result.seconds, "s")
         for result, which in ((cold, "gateway just started"), (warm, "messages in its memory"))
     ]
 
@@ -67,8 +67,8 @@ def rewind(engine: str, *, readers: int = READERS, again: bool = False) -> Serve
     with _served(engine, now_ms) as arguments:
         verb = {"action": "subscribe", "topic": TOPIC, "rewind": MISSED}
 
-        def reader(_: int) -> Reader:
-            return Reader([verb], MISSED, signs=[b'"subscribed"'])
+        def reader(_: int) -> ReturningReader:
+            return ReturningReader([verb], MISSED, signs=[b'"subscribed"'])
 
         return comeback.come_back("bench.resume", arguments, reader, readers, again=again)
 
@@ -83,10 +83,10 @@ def come_back(engine: str, *, readers: int = READERS) -> Served:
         for seen in range(MISSED // 2)
     ]
 
-    def reader(n: int) -> Reader:
+    def reader(n: int) -> ReturningReader:
         seen = n % len(positions)
         verb = {"action": "subscribe", "topic": TOPIC, "position": positions[seen]}
-        return Reader([verb], MISSED - seen, signs=[b'"recovered":true'])
+        return ReturningReader([verb], MISSED - seen, signs=[b'"recovered":true'])
 
     with _served(engine, now_ms) as arguments:
         return comeback.come_back("bench.resume", arguments, reader, readers)

@@ -15,7 +15,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
-from bench.rows import Row
+from bench.rows import BenchRow
 from bench.world import newsfabric
 from localfabric.world.state import read_running
 from newsfabric.settings import Credentials
@@ -26,7 +26,7 @@ LIMIT: Final = 2.0
 _PATIENCE: Final = 10.0
 
 
-def measure(status: dict[str, Any]) -> Row:
+def measure(status: dict[str, Any]) -> BenchRow:
     """Return the longest of :data:`USERS` revocations, each with a device in every region."""
     state = Path(status["state"])
     urls = [region["gateways"][0]["websocket_url"] for region in status["regions"]]
@@ -34,7 +34,7 @@ def measure(status: dict[str, Any]) -> Row:
     tokens = [newsfabric(state, "token", user).strip() for user in users]
     longest = asyncio.run(_longest(state, urls, dict(zip(users, tokens, strict=True))))
     figure = "a user is revoked: the last gateway of both regions has closed, worst of 10"
-    return Row(figure, longest, "s", at_most=LIMIT, digits=2)
+    return BenchRow(figure, longest, "s", at_most=LIMIT, digits=2)
 
 
 async def _longest(state: Path, urls: list[str], tokens: dict[str, str]) -> float:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import orjson
 
-from bench.rows import Row
+from bench.rows import BenchRow
 from localfabric.nodes.ports import free_ports
 from localfabric.nodes.rabbitmq import LocalNode
 from localfabric.world.rabbitmq_home import find_rabbitmq
@@ -49,7 +49,7 @@ PADDING = "x" * 220
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Router:
+class BenchRouter:
     """A router process that is ready."""
 
     pid: int
@@ -82,12 +82,12 @@ def added_delay(store: str) -> tuple[list[float], list[float]]:
         return routed, asyncio.run(_delays(node.amqp_url, forward=True))
 
 
-def measure() -> list[Row]:
+def measure() -> list[BenchRow]:
     """Measure the rate with each of the stores that are no server, and the added delay."""
     with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
         stores = {"memory": "memory:", "SQLite": f"sqlite:{folder}/rate.sqlite"}
         rows = [
-            Row(
+            BenchRow(
                 f"router, {name} store",
                 messages_per_second(store),
                 "messages/s",
@@ -101,7 +101,7 @@ def measure() -> list[Row]:
         with_it = statistics.quantiles(routed, n=100)[cut]
         without = statistics.quantiles(bare, n=100)[cut]
         figure = f"intake to postoffice, SQLite store, {name} (floor: one line instead)"
-        rows.append(Row(figure, with_it, "ms", digits=2, floor=without))
+        rows.append(BenchRow(figure, with_it, "ms", digits=2, floor=without))
     return rows
 
 
@@ -163,7 +163,7 @@ def _message(n: int) -> Message:
 
 
 @contextlib.contextmanager
-def running_router(node: LocalNode, store: str) -> Iterator[Router]:
+def running_router(node: LocalNode, store: str) -> Iterator[BenchRouter]:
     """Start a router process on ``node``."""
     here = Node("node", node.amqp_url, node.management_url)
     region = Region(
@@ -188,7 +188,7 @@ def running_router(node: LocalNode, store: str) -> Iterator[Router]:
     process = subprocess.Popen([sys.executable, "-m", "wholesale", "router", *words])
     try:
         _await_ready(f"http://127.0.0.1:{port}/healthz/ready", process)
-        yield Router(process.pid, f"http://127.0.0.1:{port}/metrics")
+        yield BenchRouter(process.pid, f"http://127.0.0.1:{port}/metrics")
     finally:
         process.terminate()
         process.wait(timeout=20)
@@ -204,7 +204,7 @@ def _await_ready(url: str, process: subprocess.Popen[bytes]) -> None:
     raise SetupError("the router isn't ready")
 
 
-def _rate(router: Router) -> float:
+def _rate(router: BenchRouter) -> float:
     started_at, started_with = 0.0, 0.0
     while True:
         count = router.routed()

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Row:
+class BenchRow:
     """A measured value, its limit, and its floor.
 
     ``floor`` is the same figure of the least possible work (or of the bare chain of brokers),
@@ -86,7 +86,7 @@ def measured(measure: Callable[[], T]) -> T | NotMeasured:
         return NotMeasured(f"{type(exc).__name__}: {exc}")
 
 
-Section = tuple[str, list[Row] | NotMeasured]
+Section = tuple[str, list[BenchRow] | NotMeasured]
 
 
 def as_json(sections: Iterable[Section]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from bench.rows import Row
+from bench.rows import BenchRow
 from newsfabric.messages.control import LoadReport
 from wholesale.scaler.deciding import Scaler
 from wholesale.scaler.drivers import MOST_BOXES, Instance
@@ -19,7 +19,7 @@ SECONDS: Final = 400
 _SETTLED: Final = 150
 
 
-def measure() -> list[Row]:
+def measure() -> list[BenchRow]:
     """Decide for 1,000 boxes, second by second, with readers that arrive, stay and leave."""
     plan = ScalingPlan(most=MOST_BOXES, boot=20.0, drain=20.0, calm=60.0)
     scaler = Scaler("oregon", plan)
@@ -41,9 +41,9 @@ def measure() -> list[Row]:
     decided.sort()
     boxes = f"{MOST_BOXES:,} boxes"
     return [
-        Row(f"decision, {boxes}, p50", _ms(decided, 0.5), "ms", at_most=50),
-        Row(f"decision, {boxes}, p99", _ms(decided, 0.99), "ms", at_most=50),
-        Row(f"a second's reports, {boxes}, p50", _ms(sorted(hearing), 0.5), "ms"),
+        BenchRow(f"decision, {boxes}, p50", _ms(decided, 0.5), "ms", at_most=50),
+        BenchRow(f"decision, {boxes}, p99", _ms(decided, 0.99), "ms", at_most=50),
+        BenchRow(f"a second's reports, {boxes}, p50", _ms(sorted(hearing), 0.5), "ms"),
     ]
 
 

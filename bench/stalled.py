@@ -19,9 +19,9 @@ from typing import Any, Final
 
 import uvloop
 
-from bench.box import TOPIC, Box, running_box, subscribe_verb
-from bench.programs import Crowd, running_crowd
-from bench.rows import Row
+from bench.box import TOPIC, BenchBox, running_box, subscribe_verb
+from bench.programs import BareCrowd, running_crowd
+from bench.rows import BenchRow
 
 STALLED: Final = 10_000
 GOOD: Final = 1_000
@@ -40,12 +40,12 @@ _SLOW: Final = 'newsfabric_gateway_closes_total{reason="slow_reader"}'
 _WAITING: Final = "newsfabric_gateway_outbox_bytes"
 
 
-def measure(stalled: int = STALLED) -> list[Row]:
+def measure(stalled: int = STALLED) -> list[BenchRow]:
     """Measure good readers alone, then beside ``stalled`` bad ones."""
     return uvloop.run(_measure(stalled))
 
 
-async def _measure(stalled: int) -> list[Row]:
+async def _measure(stalled: int) -> list[BenchRow]:
     async with (
         running_box("native", own_core=False) as box,
         running_crowd(box.port, GOOD, say=subscribe_verb(), sample=1, numbers=1) as good,
@@ -57,8 +57,8 @@ async def _measure(stalled: int) -> list[Row]:
             say=subscribe_verb(HEAVY_TOPIC),
         ) as bad,
     ):
-        await good.said()
-        came = (await bad.said())["connections"]
+        await good.next_reply()
+        came = (await bad.next_reply())["connections"]
         await box.publish(HEAVY_TOPIC, count=2 * HISTORY, text_bytes=HEAVY_BYTES)
         await bad.has_got(came * 2 * HISTORY)
         before = box.resident()
@@ -69,47 +69,49 @@ async def _measure(stalled: int) -> list[Row]:
             beside = await _report(box, good, SECONDS, heavy=True)
         closed = await asyncio.to_thread(box.gateway.metric, _SLOW)
     return [
-        Row("readers who take nothing", came, "", digits=0, at_least=stalled),
+        BenchRow("readers who take nothing", came, "", digits=0, at_least=stalled),
         # The other readers have no backlog: the kernel took all their bytes.
-        Row("… closed as slow", closed, "", digits=0),
-        Row("memory of both processes before", before / 1e6, "MB", digits=0),
-        Row(
+        BenchRow("… closed as slow", closed, "", digits=0),
+        BenchRow("memory of both processes before", before / 1e6, "MB", digits=0),
+        BenchRow(
             "… at its most while they took nothing",
             max(seen["resident"]) / 1e6,
             "MB",
             digits=0,
             at_most=(before + 2 * BUDGET) / 1e6,
         ),
-        Row(
+        BenchRow(
             "waiting in outboxes at its most",
             max(seen["waiting"]) / 1e6,
             "MB",
             digits=0,
             at_most=BUDGET / 1e6,
         ),
-        Row(
+        BenchRow(
             "memory that the kernel had for all sockets at its most",
             max(seen["kernel"]) / 1e6,
             "MB",
             digits=0,
         ),
-        Row(f"{GOOD:,} good readers alone, p99", alone["p99_ms"], "ms"),
-        Row("… while those ask for 3 GB, p99", asking["p99_ms"], "ms"),
-        Row("… beside those that take nothing, p99", beside["p99_ms"], "ms"),
-        Row("… p50", beside["p50_ms"], "ms"),
-        Row("… the worst delivery", beside["worst_ms"], "ms"),
-        Row(
+        BenchRow(f"{GOOD:,} good readers alone, p99", alone["p99_ms"], "ms"),
+        BenchRow("… while those ask for 3 GB, p99", asking["p99_ms"], "ms"),
+        BenchRow("… beside those that take nothing, p99", beside["p99_ms"], "ms"),
+        BenchRow("… p50", beside["p50_ms"], "ms"),
+        BenchRow("… the worst delivery", beside["worst_ms"], "ms"),
+        BenchRow(
             "… deliveries lost or doubled",
             sum(one["lost"] + one["doubled"] for one in (alone, asking, beside)),
             "",
             digits=0,
             at_most=0,
         ),
-        Row("… closed", asking["gone"] + beside["gone"], "", digits=0, at_most=0),
+        BenchRow("… closed", asking["gone"] + beside["gone"], "", digits=0, at_most=0),
     ]
 
 
-async def _report(box: Box, good: Crowd, seconds: int, *, heavy: bool = False) -> dict[str, Any]:
+async def _report(
+    box: BenchBox, good: BareCrowd, seconds: int, *, heavy: bool = False
+) -> dict[str, Any]:
     """Return the good readers' report of ``seconds``; ``heavy``: the others get 16 KB a second."""
     await good.ask("report")
     start = time.monotonic()
@@ -125,7 +127,7 @@ async def _report(box: Box, good: Crowd, seconds: int, *, heavy: bool = False) -
 
 
 @contextmanager
-def _watched(box: Box) -> Iterator[dict[str, list[float]]]:
+def _watched(box: BenchBox) -> Iterator[dict[str, list[float]]]:
     """Record memory four times a second, in a thread that delays no measurement."""
     seen: dict[str, list[float]] = {"resident": [], "waiting": [], "kernel": []}
     over = threading.Event()

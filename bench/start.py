@@ -18,8 +18,8 @@ from typing import Final
 import uvloop
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
-from bench.rows import Row
-from bench.soak.messages import STEADY, TABLE, Router, tick_line
+from bench.rows import BenchRow
+from bench.soak.messages import STEADY, TABLE, NumberingRouter, tick_line
 from bench.soak.processes import ControlPlane, Dataplane
 from gateway.wire.position import log_of
 from newsfabric.messages.envelope import Envelope, id_of
@@ -34,10 +34,10 @@ _PATIENCE: Final = 120.0
 _LOOK_AGAIN: Final = 0.02
 
 
-def measure() -> list[Row]:
+def measure() -> list[BenchRow]:
     """Measure the start of a gateway, with each number of messages in its store."""
     return [
-        Row(
+        BenchRow(
             f"a gateway that starts with {routed:,} messages in its store: ready after",
             uvloop.run(begin(routed)),
             "s",
@@ -88,7 +88,7 @@ async def _fill(path: Path, routed: int) -> None:
 
 def _messages(count: int) -> Iterator[Envelope]:
     """Yield ``count`` messages of one log, evenly over the last ten minutes."""
-    router = Router()
+    router = NumberingRouter()
     now_ms = int(time.time() * 1000)
     first_ms = now_ms - 590_000
     for n in range(count):

@@ -22,7 +22,7 @@ import uvloop
 
 from bench import router
 from bench.prose import prose
-from bench.rows import Row
+from bench.rows import BenchRow
 from localfabric.nodes.cassandra import LocalCassandra
 from localfabric.world.cassandra_home import find_cassandra
 from newsfabric.errors import StoreUnavailable
@@ -48,7 +48,7 @@ LOOKS = 2_000
 KNOWN_WITHIN = 120.0
 
 
-def measure() -> list[Row]:
+def measure() -> list[BenchRow]:
     """Return the store's rows, then a router's; SetupError without Java or Cassandra."""
     with _node() as node:
         url = with_tables(node)
@@ -71,7 +71,7 @@ def measure() -> list[Row]:
             at_least=40,
         ),
         # The limit is 0.65 of the size when each body was stored twice.
-        Row(f"bytes on disk, body of {BODY_BYTES}", size, "bytes", digits=0, at_most=304),
+        BenchRow(f"bytes on disk, body of {BODY_BYTES}", size, "bytes", digits=0, at_most=304),
     ]
 
 
@@ -229,13 +229,13 @@ async def histories(store: Store, count: int) -> list[float]:
     return delays
 
 
-def _rate(figure: str, value: float, *, at_least: float | None = None) -> Row:
-    return Row(figure, value, "/s", digits=0, at_least=at_least)
+def _rate(figure: str, value: float, *, at_least: float | None = None) -> BenchRow:
+    return BenchRow(figure, value, "/s", digits=0, at_least=at_least)
 
 
-def _delays(figure: str, delays: Sequence[float]) -> list[Row]:
+def _delays(figure: str, delays: Sequence[float]) -> list[BenchRow]:
     cuts = statistics.quantiles(delays, n=100)
     return [
-        Row(f"{figure}, p50", cuts[49], "ms"),
-        Row(f"{figure}, p99", cuts[98], "ms"),
+        BenchRow(f"{figure}, p50", cuts[49], "ms"),
+        BenchRow(f"{figure}, p99", cuts[98], "ms"),
     ]

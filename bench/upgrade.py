@@ -16,9 +16,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from bench.box import Box, Gateway, running_box, subscribe_verb
+from bench.box import BenchBox, BenchGateway, running_box, subscribe_verb
 from bench.programs import running_crowd
-from bench.rows import Row
+from bench.rows import BenchRow
 
 READERS: Final = 15_000
 PER_SECOND: Final = 20
@@ -52,7 +52,7 @@ class Upgrade:
     longest_wait_seconds: float
 
 
-async def measure(*, readers: int = READERS) -> list[Row]:
+async def measure(*, readers: int = READERS) -> list[BenchRow]:
     """Measure a killed control plane, then a take-over, each on a box of its own."""
     killed = await _under_load(readers, _kill_and_start)
     taken = await _under_load(readers, _take_over)
@@ -66,13 +66,13 @@ async def measure(*, readers: int = READERS) -> list[Row]:
     ]
 
 
-async def _kill_and_start(gateway: Gateway) -> tuple[int, float]:
+async def _kill_and_start(gateway: BenchGateway) -> tuple[int, float]:
     await asyncio.to_thread(gateway.kill_control_plane)
     await asyncio.sleep(DEAD_SECONDS)
     return await _timed(gateway.start)
 
 
-async def _take_over(gateway: Gateway) -> tuple[int, float]:
+async def _take_over(gateway: BenchGateway) -> tuple[int, float]:
     return await _timed(gateway.take_over)
 
 
@@ -84,7 +84,7 @@ async def _timed(replace: Callable[[], None]) -> tuple[int, float]:
 
 
 async def _under_load(
-    readers: int, upgrade: Callable[[Gateway], Awaitable[tuple[int, float]]]
+    readers: int, upgrade: Callable[[BenchGateway], Awaitable[tuple[int, float]]]
 ) -> Upgrade:
     async with (
         running_box("native", threads=THREADS, own_core=False) as box,
@@ -92,7 +92,7 @@ async def _under_load(
             box.port, readers, source="127.0.0.2", say=subscribe_verb(), numbers=1
         ) as crowd,
     ):
-        await crowd.said()
+        await crowd.next_reply()
         async with asyncio.TaskGroup() as tasks:
             sending = tasks.create_task(_send_steadily(box))
             await asyncio.sleep(BEFORE_SECONDS)
@@ -114,7 +114,7 @@ async def _under_load(
     )
 
 
-async def _send_steadily(box: Box) -> int:
+async def _send_steadily(box: BenchBox) -> int:
     """Send messages numbered from 0; return their count."""
     total, start = int(PER_SECOND * SECONDS), time.monotonic()
     for number in range(total):
@@ -123,7 +123,7 @@ async def _send_steadily(box: Box) -> int:
     return total
 
 
-def _rows(what: str, upgrade: Upgrade) -> list[Row]:
+def _rows(what: str, upgrade: Upgrade) -> list[BenchRow]:
     load = f"{upgrade.readers:,} readers, {PER_SECOND} messages/s"
     return [
         _count(f"{what}, {load}: disconnects", upgrade.disconnects),
@@ -132,9 +132,9 @@ def _rows(what: str, upgrade: Upgrade) -> list[Row]:
     ]
 
 
-def _count(figure: str, value: int) -> Row:
-    return Row(figure, value, "", digits=0, at_most=0)
+def _count(figure: str, value: int) -> BenchRow:
+    return BenchRow(figure, value, "", digits=0, at_most=0)
 
 
-def _seconds(figure: str, value: float, *, at_most: float | None = None) -> Row:
-    return Row(figure, value, "s", digits=2, at_most=at_most)
+def _seconds(figure: str, value: float, *, at_most: float | None = None) -> BenchRow:
+    return BenchRow(figure, value, "s", digits=2, at_most=at_most)

@@ -11,9 +11,9 @@ import time
 import urllib.request
 from typing import Final
 
-from bench.box import BODY_BYTES, TOPIC, Box, envelope, running_box, subscribe_verb
+from bench.box import BODY_BYTES, TOPIC, BenchBox, envelope, running_box, subscribe_verb
 from bench.programs import running_crowd
-from bench.rows import Row
+from bench.rows import BenchRow
 from gateway.native import commands
 from gateway.process import measures
 from gateway.wire.publication import Publication
@@ -27,12 +27,12 @@ MESSAGES_PER_SECOND: Final = 100
 ROUNDS: Final = 20_000
 
 
-async def measure() -> list[Row]:
+async def measure() -> list[BenchRow]:
     """Measure a scrape, a report, a message's part, and the sum of a second."""
     async with running_box("native") as box:
         crowd = running_crowd(box.port, READERS, source="127.0.0.2", say=subscribe_verb())
         async with crowd as readers:
-            await readers.said()
+            await readers.next_reply()
             await box.publish(count=20)
             scrape = _processor_ms(box, "/metrics")
             report = _processor_ms(box, "/report")
@@ -43,10 +43,10 @@ async def measure() -> list[Row]:
         + message / 1e6 * MESSAGES_PER_SECOND
     )
     return [
-        Row(f"a scrape of a gateway with {READERS:,} readers", scrape, "ms"),
-        Row("a report for the board", report, "ms", digits=2),
-        Row("measuring one message", message, "µs"),
-        Row(
+        BenchRow(f"a scrape of a gateway with {READERS:,} readers", scrape, "ms"),
+        BenchRow("a report for the board", report, "ms", digits=2),
+        BenchRow("measuring one message", message, "µs"),
+        BenchRow(
             f"metrics and reports, {MESSAGES_PER_SECOND} messages/s, of a core",
             each_second * 100,
             "%",
@@ -56,7 +56,7 @@ async def measure() -> list[Row]:
     ]
 
 
-def _processor_ms(box: Box, path: str) -> float:
+def _processor_ms(box: BenchBox, path: str) -> float:
     """Return the processor time of both processes for one request, without their idle cost."""
     before, began = box.spent().total, time.monotonic()
     for _ in range(LOOKS):

@@ -17,14 +17,14 @@ from typing import Any
 import click
 from rich.table import Table
 
-from loadtest.scenarios import SCENARIOS, Outcome, Scenario, outcome_of
+from loadtest.scenarios import SCENARIOS, Scenario, ScenarioOutcome, outcome_of
 from loadtest.simulation import Moment, Region
-from localfabric.plot import Line, Panel, draw
+from localfabric.plot import Panel, PlotLine, draw
 from newsfabric.console import console
 from newsfabric.safe_output import echo
 
 
-def faults(outcome: Outcome, scenario: Scenario) -> list[str]:
+def faults(outcome: ScenarioOutcome, scenario: Scenario) -> list[str]:
     """Return the broken bounds of a run; [] if all held."""
     found = []
     if outcome.lost > 0:
@@ -47,23 +47,23 @@ def picture(scenario: Scenario, regions: dict[str, Region]) -> str:
             Panel(
                 f"{name}: readers",
                 [
-                    Line("want in", [m.asked for m in moments]),
-                    Line("are in", [m.readers for m in moments]),
-                    Line("refused, in all", [m.refused for m in moments]),
+                    PlotLine("want in", [m.asked for m in moments]),
+                    PlotLine("are in", [m.readers for m in moments]),
+                    PlotLine("refused, in all", [m.refused for m in moments]),
                 ],
             ),
             Panel(
                 f"{name}: boxes",
                 [
-                    Line("ready", [m.ready for m in moments]),
-                    Line("wanted", [m.wanted for m in moments]),
-                    Line("booting", [m.booting for m in moments]),
-                    Line("leaving", [m.leaving for m in moments]),
+                    PlotLine("ready", [m.ready for m in moments]),
+                    PlotLine("wanted", [m.wanted for m in moments]),
+                    PlotLine("booting", [m.booting for m in moments]),
+                    PlotLine("leaving", [m.leaving for m in moments]),
                 ],
             ),
             Panel(
                 f"{name}: load",
-                [Line("fullest box, %", [100 * m.fullest for m in moments])],
+                [PlotLine("fullest box, %", [100 * m.fullest for m in moments])],
             ),
         ]
     times = [m.at for m in next(iter(regions.values())).moments]
@@ -105,7 +105,7 @@ def main(names: tuple[str, ...], out: Path | None, seed: int) -> None:
     sys.exit(0 if good else 1)
 
 
-def _cells(outcome: Outcome) -> list[str]:
+def _cells(outcome: ScenarioOutcome) -> list[str]:
     return [
         f"{outcome.refused:,.0f}",
         f"{outcome.lost:,.0f}",
@@ -118,7 +118,7 @@ def _cells(outcome: Outcome) -> list[str]:
 
 
 def _document(
-    scenario: Scenario, regions: dict[str, Region], outcomes: dict[str, Outcome], seed: int
+    scenario: Scenario, regions: dict[str, Region], outcomes: dict[str, ScenarioOutcome], seed: int
 ) -> dict[str, Any]:
     return {
         "scenario": scenario.name,

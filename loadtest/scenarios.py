@@ -189,7 +189,7 @@ SCENARIOS: Final = {each.name: each for each in (SURGE, ELECTION, ZONE, NIGHT, W
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ScenarioOutcome:
     """The results of a region's run.
 
     ``turns``: changes of direction of the wanted number, up or down; ``most_turns``: those of the
@@ -213,13 +213,13 @@ class Outcome:
         return self.turns <= self.most_turns
 
 
-def outcome_of(region: Region, place: Place, scenario: Scenario) -> Outcome:
+def outcome_of(region: Region, place: Place, scenario: Scenario) -> ScenarioOutcome:
     """Return the results of ``region`` in ``scenario``."""
     moments = region.moments
     plan = scenario.plan
     hours = scenario.every / HOUR
     usable = plan.per_box * (1 - plan.headroom)
-    return Outcome(
+    return ScenarioOutcome(
         refused=region.refused,
         lost=region.machines.lost,
         most_boxes=max(m.ready + m.booting + m.leaving for m in moments),

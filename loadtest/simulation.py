@@ -133,7 +133,7 @@ class Region:
         self.rng = random.Random(seed)
         self.machines = Machines(plan, self.rng, zones=plan.zones)
         self.machines.start(boxes, -10_000.0)
-        self.brains = [Scaler("here", plan) for _ in range(scalers)]
+        self.scalers = [Scaler("here", plan) for _ in range(scalers)]
         # Whether scaler n misses a box's report at a time.
         self.unheard: Callable[[int, SimBox, float], bool] = lambda _n, box, _now: box.mute
         self.curve = curve
@@ -272,7 +272,7 @@ class Region:
 
     def _scale(self, now: float) -> None:
         listed = self.machines.list(now)
-        for n, scaler in enumerate(self.brains):
+        for n, scaler in enumerate(self.scalers):
             for box in self.boxes:
                 if not self.unheard(n, box, now):
                     scaler.note_report(reported(box, now), now=now)
@@ -288,7 +288,7 @@ class Region:
     def _moment(self, now: float) -> Moment:
         states = [box.state(now) for box in self.boxes]
         fills = [box.readers / box.capacity for box in self.boxes if box.state(now) == "ready"]
-        decision = self.brains[0].decision
+        decision = self.scalers[0].decision
         return Moment(
             at=now,
             asked=self.curve(now),

@@ -14,7 +14,7 @@ from localfabric.world.faults import LINK, FaultEffect, Signal
 from localfabric.world.parts import unknown_name
 from newsfabric.errors import WorldError
 from operations.hosts.described import Host, Hosts, Verb
-from operations.hosts.remote import HostReport, Unit, look_at, run, run_here
+from operations.hosts.remote import HostReport, Unit, host_reports, run, run_here
 from operations.hosts.status import hosts_unwell
 
 _SIGNALS: Final = {
@@ -39,7 +39,7 @@ class HostFaults:
 
         ConfigError or WorldError, before any signal, if one of them can't get it.
         """
-        chosen = self._find(names, look_at(self._hosts))
+        chosen = self._find(names, host_reports(self._hosts))
         for each in chosen:
             if isinstance(each, Host) and verb != "kill":
                 raise WorldError(f"{each.name} is a machine, which can be killed only")
@@ -56,7 +56,7 @@ class HostFaults:
         """Start dead units, continue stopped ones, boot machines, mend links; without names all
         that is unwell, and every link that a command can mend."""
         links = self._hosts.links()
-        seen = look_at(self._hosts)
+        seen = host_reports(self._hosts)
         chosen = self._find([n for n in names if n not in links], seen)
         mended = [name for name in names if name in links]
         if not names:
@@ -68,7 +68,7 @@ class HostFaults:
 
     def unwell(self) -> list[str]:
         """Return the names of machines and units that are unreachable, stopped or not running."""
-        seen = look_at(self._hosts)
+        seen = host_reports(self._hosts)
         units = (unit for found in seen.values() if found for unit in found.units)
         machines = (host.name for host in hosts_unwell(self._hosts, seen))
         return [*machines, *(unit.name for unit in units if not _is_well(unit))]

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 _WIDTH: Final = 1200
 _LEFT, _RIGHT, _TOP = 120, 30, 60
-_LANE: Final = 20
+_BAND_LINE: Final = 20
 _PANEL: Final = 190
 _GAP: Final = 56
 _INK, _DIM, _GRID = "#1c2733", "#62707f", "#e3e8ee"
@@ -28,7 +28,7 @@ _FLOOR: Final = 0.001
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Line:
+class PlotLine:
     """A line; as many values as there are times. None leaves a hole in the line."""
 
     name: str
@@ -40,17 +40,17 @@ class Panel:
     """Lines that share an axis from 0, or of ``durations``: a logarithmic one, of seconds."""
 
     title: str
-    lines: Sequence[Line]
+    lines: Sequence[PlotLine]
     durations: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Band:
-    """A fault from ``since`` to ``until``; faults of one ``lane`` share a line."""
+    """A fault from ``since`` to ``until``; faults of one ``kind`` share a line."""
 
     since: float
     until: float
-    lane: str
+    kind: str
     label: str
 
 
@@ -70,8 +70,8 @@ def draw(
 
     With ``labels`` the axis isn't one of time: it has steps, evenly spaced, with a label each.
     """
-    lanes = list(dict.fromkeys(band.lane for band in bands))
-    first = _TOP + _LANE * len(lanes) + (_GAP if lanes else 0)
+    kinds = list(dict.fromkeys(band.kind for band in bands))
+    first = _TOP + _BAND_LINE * len(kinds) + (_GAP if kinds else 0)
     height = first + len(panels) * (_PANEL + _GAP)
     x = _axis(0, times[-1] or 1, _LEFT, _WIDTH - _RIGHT)
     marks = list(zip(times, labels, strict=True)) if labels else _clock_marks(times[-1])
@@ -80,7 +80,7 @@ def draw(
         f'font-family="system-ui, sans-serif" font-size="12" fill="{_INK}">',
         _rect(0, 0, _WIDTH, height, "#ffffff"),
         f'<text x="{_LEFT}" y="26" font-size="15" font-weight="600">{escape(title)}</text>',
-        *_faults(bands, lanes, x, height - _GAP),
+        *_faults(bands, kinds, x, height - _GAP),
     ]
     for n, panel in enumerate(panels):
         parts += _panel(panel, times, marks, x, first + n * (_PANEL + _GAP))
@@ -104,19 +104,21 @@ def _text(x: float, y: float, text: str, anchor: str) -> str:
     return f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="{_DIM}">{escape(text)}</text>'
 
 
-def _faults(bands: Sequence[Band], lanes: Sequence[str], x: Axis, bottom: float) -> Iterator[str]:
-    """Draw each fault in its lane, and as a faint column through all panels."""
-    for n, lane in enumerate(lanes):
-        yield _text(_LEFT - 10, _TOP + _LANE * n + 14, lane, "end")
+def _faults(bands: Sequence[Band], kinds: Sequence[str], x: Axis, bottom: float) -> Iterator[str]:
+    """Draw each fault in the line of its kind, and as a faint column through all panels."""
+    for n, kind in enumerate(kinds):
+        yield _text(_LEFT - 10, _TOP + _BAND_LINE * n + 14, kind, "end")
     for behind in (True, False):
         for band in bands:
-            n = lanes.index(band.lane)
+            n = kinds.index(band.kind)
             left, width = x(band.since), max(3.0, round(x(band.until) - x(band.since), 1))
             if behind:
                 yield _rect(left, _TOP, width, bottom - _TOP, "#f1f4f8")
             else:
                 color = _COLORS[n % len(_COLORS)]
-                yield _rect(left, _TOP + _LANE * n + 4, width, _LANE - 7, color, band.label)
+                yield _rect(
+                    left, _TOP + _BAND_LINE * n + 4, width, _BAND_LINE - 7, color, band.label
+                )
 
 
 def _clock_marks(last: float) -> list[Mark]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from logmodel.book import InvariantBroken
 from logmodel.mutations import AS_WRITTEN, MUTATIONS, parts_of
-from logmodel.parts import Parts
+from logmodel.parts import ModelParts
 from logmodel.settings import DEFAULT, Profile
 from logmodel.world import history
 
@@ -66,7 +66,7 @@ def seed_range(text: str) -> range:
     return seeds
 
 
-def search(seeds: range, profile: Profile, parts: Parts, *, stop: bool) -> Found:
+def search(seeds: range, profile: Profile, parts: ModelParts, *, stop: bool) -> Found:
     """Play these histories; ``stop`` at the first that breaks an invariant."""
     found = Found()
     said_at = time.monotonic()
@@ -128,23 +128,26 @@ def arguments() -> argparse.ArgumentParser:
 def main(args: Sequence[str] | None = None) -> int:
     """Run the program; return its exit code: 1 if an invariant was broken."""
     parser = arguments()
-    told = parser.parse_args(args)
-    if told.list:
+    options = parser.parse_args(args)
+    if options.list:
         _list()
         return 0
     try:
         profile = Profile(
-            partial=told.partial, stray=told.stray, regions=told.regions, clocks=told.clocks
+            partial=options.partial,
+            stray=options.stray,
+            regions=options.regions,
+            clocks=options.clocks,
         )
     except ValueError as exc:
         parser.error(str(exc))
     began = time.process_time()
-    found = search(told.seeds, profile, parts_of(told.mutate), stop=told.stop)
+    found = search(options.seeds, profile, parts_of(options.mutate), stop=options.stop)
     seconds = time.process_time() - began
-    if told.json:
+    if options.json:
         sys.stdout.write(found.as_json(seconds) + "\n")
     else:
-        _report(found, told.mutate, seconds)
+        _report(found, options.mutate, seconds)
     return 1 if found.broken else 0
 
 
@@ -163,7 +166,7 @@ def _report(found: Found, mutations: Sequence[str], seconds: float) -> None:
 def _list() -> None:
     for name, mutation in MUTATIONS.items():
         notes = ["as written"] * mutation.as_written + ["not found yet"] * (not mutation.is_found)
-        sys.stdout.write(f"{name:21} {mutation.says}")
+        sys.stdout.write(f"{name:21} {mutation.description}")
         sys.stdout.write(f" ({', '.join(notes)})\n" if notes else "\n")
     sys.stdout.write(f"{AS_WRITTEN:21} all that are marked as written, together\n")
 

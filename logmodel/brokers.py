@@ -6,7 +6,7 @@ They drop, duplicate and delay. A delivery held by a dead or frozen router is se
 from __future__ import annotations
 
 from logmodel.protocols import AnyGateway, AnyWorld
-from logmodel.rows import Delivery, Published, Tick
+from logmodel.rows import Delivery, ModelPublished, Tick
 from logmodel.settings import APART, QUEUE_TTL
 
 
@@ -40,7 +40,9 @@ class Brokers:
 
     # From routers to gateways.
 
-    def publish(self, region: str, item: Published | Tick, *, local_only: bool = False) -> None:
+    def publish(
+        self, region: str, item: ModelPublished | Tick, *, local_only: bool = False
+    ) -> None:
         """Send to every gateway; with ``local_only``, only the local exchange accepted the item."""
         world = self._world
         random = world.rng.random
@@ -56,7 +58,7 @@ class Brokers:
                     world.at(world.now + delay, self._arrive, region, gateway, item, world.now)
 
     def _arrive(
-        self, region: str, gateway: AnyGateway, item: Published | Tick, sent: float
+        self, region: str, gateway: AnyGateway, item: ModelPublished | Tick, sent: float
     ) -> None:
         world = self._world
         end = world.cuts.end(region, gateway.region)
@@ -65,7 +67,7 @@ class Brokers:
                 later = end + world.rng.random()
                 world.at(later, self._arrive, region, gateway, item, sent)
             return
-        gateway.take(item)
+        gateway.receive(item)
 
     # From publishers to routers.
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from logmodel.book import InvariantBroken
 from logmodel.protocols import AnyGateway, AnyReader, AnyWorld
-from logmodel.rows import VOID, Copy, Row
+from logmodel.rows import VOID, Copy, ModelRow
 
 
 def check_end(world: AnyWorld) -> None:
@@ -123,5 +123,5 @@ def _owed(world: AnyWorld, reader: AnyReader) -> list[int]:
 
 
 def _is_message(world: AnyWorld, copy: Copy) -> bool:
-    row: Row | None = world.stores[copy[0].region].find(copy)
+    row: ModelRow | None = world.stores[copy[0].region].find(copy)
     return row is not None and row is not VOID

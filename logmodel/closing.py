@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from logmodel.directory import DirectoryRow, Ending, as_in_store
-from logmodel.rows import VOID, Row
+from logmodel.directory import DirectoryRow, ModelEnding, as_in_store
+from logmodel.rows import VOID, ModelRow
 from logmodel.settings import WINDOW
 from newsfabric.store.logs import Log, Number, NumberState
 from wholesale.router.closing import CLOSE_AFTER, EndSearch, LogWatch
 
 #: Returns a number's index row and its message row, each None if missing: ``read(number)``.
-Reading = Callable[[int], tuple[Row | None, Row | None]]
+Reading = Callable[[int], tuple[ModelRow | None, ModelRow | None]]
 
 
 class Closing:
@@ -45,12 +45,12 @@ class Closing:
         watch.close_after = self.close_after
         return self.is_ours(log) and watch.may_close(stored, now)
 
-    def end_of(self, row: DirectoryRow, read: Reading) -> tuple[Ending, list[Row]]:
+    def end_of(self, row: DirectoryRow, read: Reading) -> tuple[ModelEnding, list[ModelRow]]:
         """Return the log's end, and the messages found beyond ``low``."""
         search = EndSearch(as_in_store(row), window=self.end_of_search)
-        found: dict[int, Row] = {}
+        found: dict[int, ModelRow] = {}
 
-        def look(first: int, last: int) -> list[Number]:
+        def numbers_of(first: int, last: int) -> list[Number]:
             numbers = []
             for seq in range(first, last + 1):
                 index, message = read(seq)
@@ -61,19 +61,19 @@ class Closing:
                     numbers.append(Number(seq, NumberState.VOID))
             return numbers
 
-        while not search.found(look(*search.next)):
+        while not search.found(numbers_of(*search.next)):
             pass
         ending = search.ending
         assert ending.ended is not None
         voids = frozenset(n for first, last in ending.voids for n in range(first, last + 1))
-        return Ending(ending.ended, voids), list(found.values())
+        return ModelEnding(ending.ended, voids), list(found.values())
 
     @staticmethod
-    def is_message(index: Row | None, message: Row | None) -> bool:
+    def is_message(index: ModelRow | None, message: ModelRow | None) -> bool:
         """Return whether a number is a message: it has both rows."""
         return index is not None and index is not VOID and message is not None
 
     @staticmethod
-    def is_given_out(index: Row | None) -> bool:
+    def is_given_out(index: ModelRow | None) -> bool:
         """Return whether this row, which may be void, shows that its number was given out."""
         return index is not None

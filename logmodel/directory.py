@@ -27,7 +27,7 @@ class DirectoryRow(NamedTuple):
     voids: frozenset[int] = frozenset()
 
 
-class Ending(NamedTuple):
+class ModelEnding(NamedTuple):
     """The end of a log: its last number, and the void numbers below it."""
 
     ended: int
@@ -59,15 +59,15 @@ class Directory:
         return replaced(row, row._replace(version=version, low=max(row.low, low)))
 
     def closed(
-        self, watched: DirectoryRow, row: DirectoryRow, ending: Ending
+        self, watched: DirectoryRow, row: DirectoryRow, ending: ModelEnding
     ) -> DirectoryRow | None:
         """Return the row with its end; None unless ``row`` is still as ``watched``."""
         return replaced(row, self.with_end(watched, ending))
 
     def finished(self, row: DirectoryRow, last: int) -> DirectoryRow | None:
         """Return the row with the end that its router sets, when all up to ``last`` is settled."""
-        return replaced(row, self.with_end(row, Ending(last, frozenset())))
+        return replaced(row, self.with_end(row, ModelEnding(last, frozenset())))
 
     @staticmethod
-    def with_end(row: DirectoryRow, ending: Ending) -> DirectoryRow:
+    def with_end(row: DirectoryRow, ending: ModelEnding) -> DirectoryRow:
         return row._replace(version=row.version + 1, ended=ending.ended, voids=ending.voids)

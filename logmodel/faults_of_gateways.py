@@ -10,10 +10,10 @@ from gateway.logs.log_times import LogTimes
 from gateway.logs.logs import Logs, ReturningReader
 from gateway.logs.runs import Run
 from gateway.wire.position import Copy as ProjectCopy
-from logmodel.gateway import Gateway, each
+from logmodel.gateway import ModelGateway, each
 from logmodel.late import LateMessages
 from logmodel.memory import TopicMemory
-from logmodel.positions import Position
+from logmodel.positions import ModelPosition
 from logmodel.resuming import Resuming
 from logmodel.rows import Copy
 from logmodel.settings import IDENTITY_WINDOW
@@ -86,17 +86,17 @@ class RuleFiveWindow(LateMessages):
     after = IDENTITY_WINDOW - 60
 
 
-class LooksUpHere(Gateway):
+class LooksUpHere(ModelGateway):
     def regions_looked_up(self) -> list[str]:
         return [self.region]
 
 
-class ReadLooksYoung(Gateway):
+class ReadLooksYoung(ModelGateway):
     def latest(self, *, was_read: bool) -> float:
         return super().latest(was_read=False)
 
 
-class ForgetsReports(Gateway):
+class ForgetsReports(ModelGateway):
     def reported(self) -> list[Copy]:
         return []
 
@@ -113,9 +113,9 @@ class DirectoryByLatest(LogTimes):
 
 class CertainRunsOn(LogTimes):
     def certain_ms(self, wall_ms: int, now: float) -> int:
-        told = self._believed(wall_ms, now, [])
-        known = [] if told else [ms for _, ms in self.known]
-        return min([wall_ms, *told, *known])
+        believed = self._believed(wall_ms, now, [])
+        known = [] if believed else [ms for _, ms in self.known]
+        return min([wall_ms, *believed, *known])
 
 
 class PassedAlike(LogTimes):
@@ -139,7 +139,7 @@ class HeardLaterFromLow(Logs):
         super().learn(row, now=now)
 
 
-class VoidWrong(Gateway):
+class VoidWrong(ModelGateway):
     def _new_logs(self) -> Logs:
         self.tries: collections.Counter[Copy] = collections.Counter()
         return super()._new_logs()
@@ -151,12 +151,12 @@ class VoidWrong(Gateway):
                 known.skip(number, number)
 
 
-class ReplayUnnoted(Gateway):
+class ReplayUnnoted(ModelGateway):
     def note_replayed(self, identity: int) -> None:
         pass
 
 
-class TailAnywhere(Gateway):
+class TailAnywhere(ModelGateway):
     def may_read_tail(self, log: Log, at: str) -> bool:
         return True
 
@@ -179,12 +179,12 @@ class TrimsDuringReads(TopicMemory):
         return False
 
 
-class SeenEarly(Position):
+class SeenEarly(ModelPosition):
     __slots__ = ()
     reach_ms = 60_000
 
 
-class SinceTime(Position):
+class SinceTime(ModelPosition):
     __slots__ = ()
 
     def since_ms(self, log: Log) -> int:

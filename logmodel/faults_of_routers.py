@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from logmodel.closing import Closing
-from logmodel.directory import Directory, DirectoryRow, Ending
+from logmodel.directory import Directory, DirectoryRow, ModelEnding
 from logmodel.numbering import Numbering
-from logmodel.router import Job, Router
-from logmodel.rows import VOID, Row
+from logmodel.router import Job, ModelRouter
+from logmodel.rows import VOID, ModelRow
 from logmodel.settings import HOLD
 from newsfabric.store.logs import Log, next_version
 from wholesale.router.log_clock import LogClock
@@ -60,7 +60,7 @@ class VoidAfterWrite(Numbering):
         return held > HOLD
 
 
-class VoidsWhatTimedOut(Router):
+class VoidsWhatTimedOut(ModelRouter):
     """At times let a write time out and give it up at once, so that the fault matters often."""
 
     def write(self, job: Job) -> None:
@@ -73,7 +73,7 @@ class VoidsWhatTimedOut(Router):
             super().write(job)
 
 
-class DirectoryLate(Router):
+class DirectoryLate(ModelRouter):
     def list_log(self, numbering: Numbering) -> None:
         if numbering.is_listed:
             super().list_log(numbering)
@@ -82,7 +82,7 @@ class DirectoryLate(Router):
             self.later(self.world.rng.uniform(2, 20), self.list_log, numbering)
 
 
-class CoarseEpochs(Router):
+class CoarseEpochs(ModelRouter):
     """Make epochs whole minutes, so that two routers of one name often choose the same."""
 
     def next_epoch(self) -> int:
@@ -100,10 +100,10 @@ class BlindDirectory(Directory):
         return row._replace(version=version, low=max(row.low, low))
 
     def finished(self, row: DirectoryRow, last: int) -> DirectoryRow | None:
-        return self.with_end(row, Ending(last, frozenset()))
+        return self.with_end(row, ModelEnding(last, frozenset()))
 
     def closed(
-        self, watched: DirectoryRow, row: DirectoryRow, ending: Ending
+        self, watched: DirectoryRow, row: DirectoryRow, ending: ModelEnding
     ) -> DirectoryRow | None:
         return self.with_end(row, ending)
 
@@ -136,11 +136,11 @@ class NobodyCloses(Closing):
 
 class HalfFound(Closing):
     @staticmethod
-    def is_message(index: Row | None, message: Row | None) -> bool:
+    def is_message(index: ModelRow | None, message: ModelRow | None) -> bool:
         return index is not None and index is not VOID
 
 
 class VoidIsGap(Closing):
     @staticmethod
-    def is_given_out(index: Row | None) -> bool:
+    def is_given_out(index: ModelRow | None) -> bool:
         return index is not None and index is not VOID

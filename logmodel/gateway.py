@@ -15,12 +15,12 @@ from gateway.logs.logs import Logs, LogsSnapshot, ReturningReader
 from gateway.wire.position import Listed
 from logmodel.directory import as_in_store
 from logmodel.memory import TopicMemory
-from logmodel.positions import Position
+from logmodel.positions import ModelPosition
 from logmodel.protocols import AnyWorld
-from logmodel.readers import Ghost, Reader
+from logmodel.readers import Ghost, ModelReader
 from logmodel.resumes import Answers
 from logmodel.resuming import Resuming
-from logmodel.rows import VOID, Copy, Published, Row, Tick
+from logmodel.rows import VOID, Copy, ModelPublished, ModelRow, Tick
 from logmodel.settings import IDENTITY_WINDOW, TOPICS
 from newsfabric.store.logs import Log
 
@@ -28,7 +28,7 @@ from newsfabric.store.logs import Log
 CLOCK_ERROR = 2.0
 
 
-class Gateway:
+class ModelGateway:
     """A gateway from its start to its end."""
 
     def __init__(self, world: AnyWorld, region: str) -> None:
@@ -39,7 +39,7 @@ class Gateway:
         self.clock_error = world.rng.uniform(-CLOCK_ERROR, CLOCK_ERROR)
         self.logs = self._new_logs()
         self.memory: dict[str, TopicMemory] = {}
-        self.readers: dict[str, list[Reader]] = {topic: [] for topic in TOPICS}
+        self.readers: dict[str, list[ModelReader]] = {topic: [] for topic in TOPICS}
         #: All numbers that were offered to the hub; for the checks.
         self.offered: dict[Copy, None] = {}
         self.late = world.parts.late()
@@ -47,7 +47,7 @@ class Gateway:
         self.answers = Answers(world, self, self.resuming)
         #: The time at which each message was given to readers; the hub drops its later copies.
         self._given_at: dict[int, float] = {}
-        self._came_early: list[Published | Tick] = []
+        self._came_early: list[ModelPublished | Tick] = []
         self._left: dict[Log, LogSnapshot] = {}
         self._left_whole: set[Log] = set()
         self._left_directory_ms = 0
@@ -68,7 +68,7 @@ class Gateway:
         return (latest_ms + (self.spread_ms() if was_read else 0)) / 1000
 
     def reached(self, region: str) -> float:
-        """Return the latest time that this region's routers have told."""
+        """Return the latest time that this region's routers have reported."""
         wall_ms = int(self.clock() * 1000)
         return self.logs.times.reported_ms(region, wall_ms, self.world.now) / 1000
 
@@ -99,7 +99,7 @@ class Gateway:
             ghost.begin(self)
             world.ghosts.append(ghost)
         for item in self._came_early:
-            self.take(item)
+            self.receive(item)
         self._came_early = []
         self._poll()
 
@@ -167,7 +167,7 @@ class Gateway:
 
     # The feed, and offers to the hub.
 
-    def take(self, item: Published | Tick) -> None:
+    def receive(self, item: ModelPublished | Tick) -> None:
         """Receive a message or a tick."""
         world = self.world
         if not self.is_alive:
@@ -178,15 +178,15 @@ class Gateway:
         if world.now < self.deaf_until:
             # A part of the feed waits in the queue, the rest is lost.
             if world.rng.random() < 0.4:
-                world.at(self.deaf_until + world.rng.random(), self.take, item)
+                world.at(self.deaf_until + world.rng.random(), self.receive, item)
             return
         at = item.at if isinstance(item, Tick) else item.row.routed_at
         sent_ms = int(at * 1000)
         self.logs.note_report(item.log, item.number, item.low, sent_ms=sent_ms, now=world.now)
-        if isinstance(item, Published):
+        if isinstance(item, ModelPublished):
             self.offer((item.log, item.number), item.row)
 
-    def offer(self, copy: Copy, row: Row, *, was_read: bool = False) -> None:
+    def offer(self, copy: Copy, row: ModelRow, *, was_read: bool = False) -> None:
         """Process a number that was received or read; until that is possible, it stays missing."""
         log, number = copy
         if self.logs.is_done(log, number):
@@ -215,7 +215,7 @@ class Gateway:
         given_at = self._given_at.get(identity)
         return given_at is not None and self.world.now - given_at < IDENTITY_WINDOW
 
-    def _give(self, copy: Copy, row: Row, memory: TopicMemory) -> None:
+    def _give(self, copy: Copy, row: ModelRow, memory: TopicMemory) -> None:
         self.gave(row.identity)
         memory.add(row.identity, copy)
         readers = list(self.readers[row.topic])
@@ -232,7 +232,7 @@ class Gateway:
         """Note a replayed message: a late copy of it must not be offered to the same reader."""
         self.gave(identity)
 
-    def _look_up(self, copy: Copy, row: Row) -> bool | None:
+    def _look_up(self, copy: Copy, row: ModelRow) -> bool | None:
         """Return whether readers here got another copy; None if a region can't be asked."""
         stores = self.world.stores
         from_ms, to_ms = self.late.span(row.routed_at, self.spread_ms())
@@ -298,18 +298,18 @@ class Gateway:
         """Return whether to read the tail there: only at home, as others' rows may stay abroad."""
         return at == log.region
 
-    def counts_row(self, copy: Copy, row: Row, *, read_at: str) -> bool:
+    def counts_row(self, copy: Copy, row: ModelRow, *, read_at: str) -> bool:
         """Return whether a row found there by a read of a topic may be given to a reader."""
         return self.resuming.counts(copy, self.logs)
 
-    def position(self) -> Position:
+    def position(self) -> ModelPosition:
         """Return the position of a reader that was given everything until now."""
         time_ms, logs = self.logs.listing.at(int(self.clock() * 1000))
         listed = {hash_: Listed(known.mark, known.whole_ms) for hash_, known in logs}
-        position: Position = self.world.parts.position(time_ms, listed)
+        position: ModelPosition = self.world.parts.position(time_ms, listed)
         return position
 
-    def reader_at(self, position: Position) -> ReturningReader:
+    def reader_at(self, position: ModelPosition) -> ReturningReader:
         """Return the state of a reader that resumes with ``position``."""
         reader_at: ReturningReader = self.world.parts.reader_at(position, self.logs)
         return reader_at

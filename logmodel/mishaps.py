@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from logmodel.protocols import AnyWorld
-from logmodel.router import CLOCK_ERROR, Router, far_off
+from logmodel.router import CLOCK_ERROR, ModelRouter, far_off
 from logmodel.settings import POSITION_REACH, TOPICS
 
 
@@ -83,7 +83,7 @@ def region_has_an_outage(world: AnyWorld) -> None:
             world.at(end + rng.uniform(2, 15), _restart, world, router)
 
 
-def _restart(world: AnyWorld, router: Router) -> None:
+def _restart(world: AnyWorld, router: ModelRouter) -> None:
     if not world.is_quiet:
         router.kill()
         router.start()

@@ -14,14 +14,14 @@ from collections.abc import Iterable
 
 from logmodel import faults_of_gateways as gateways
 from logmodel import faults_of_routers as routers
-from logmodel.parts import Parts, parts_with
+from logmodel.parts import ModelParts, parts_with
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mutation:
     """A fault: its effect in words, and the parts that have it."""
 
-    says: str
+    description: str
     faults: tuple[type, ...]
     #: True if the design's first text had this fault.
     as_written: bool = False
@@ -29,8 +29,8 @@ class Mutation:
     is_found: bool = True
 
 
-def _first(says: str, *faults: type, is_found: bool = True) -> Mutation:
-    return Mutation(says, faults, as_written=True, is_found=is_found)
+def _first(description: str, *faults: type, is_found: bool = True) -> Mutation:
+    return Mutation(description, faults, as_written=True, is_found=is_found)
 
 
 MUTATIONS: dict[str, Mutation] = {
@@ -167,7 +167,7 @@ MUTATIONS: dict[str, Mutation] = {
         (gateways.SpanWithoutSpread,),
     ),
     "ahead_is_young": Mutation(
-        "what is ahead of all that its region told is young",
+        "what is ahead of all that its region reported is young",
         (gateways.AheadIsYoung,),
         is_found=False,
     ),
@@ -184,7 +184,7 @@ MUTATIONS: dict[str, Mutation] = {
 AS_WRITTEN = "as_written"
 
 
-def parts_of(names: Iterable[str]) -> Parts:
+def parts_of(names: Iterable[str]) -> ModelParts:
     """Return the design with these faults; KeyError for an unknown name."""
     chosen: dict[str, Mutation] = {}
     for name in names:

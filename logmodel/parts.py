@@ -12,18 +12,18 @@ from gateway.logs.log_times import LogTimes
 from gateway.logs.logs import Logs, ReturningReader
 from logmodel.closing import Closing
 from logmodel.directory import Directory
-from logmodel.gateway import Gateway
+from logmodel.gateway import ModelGateway
 from logmodel.late import LateMessages
 from logmodel.memory import TopicMemory
 from logmodel.numbering import Numbering
-from logmodel.positions import Position
+from logmodel.positions import ModelPosition
 from logmodel.resuming import Resuming
-from logmodel.router import Router
+from logmodel.router import ModelRouter
 from wholesale.router.log_clock import LogClock
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Parts:
+class ModelParts:
     """The rules, and the two simulated processes that obey them."""
 
     clock: type[LogClock] = LogClock
@@ -34,22 +34,22 @@ class Parts:
     times: type[LogTimes] = LogTimes
     logs: type[Logs] = Logs
     reader_at: type[ReturningReader] = ReturningReader
-    position: type[Position] = Position
+    position: type[ModelPosition] = ModelPosition
     memory: type[TopicMemory] = TopicMemory
     late: type[LateMessages] = LateMessages
     resuming: type[Resuming] = Resuming
-    router: type[Router] = Router
-    gateway: type[Gateway] = Gateway
+    router: type[ModelRouter] = ModelRouter
+    gateway: type[ModelGateway] = ModelGateway
 
 
-DESIGN = Parts()
+DESIGN = ModelParts()
 
 
-def parts_with(subclasses: Iterable[type]) -> Parts:
+def parts_with(subclasses: Iterable[type]) -> ModelParts:
     """Return the design, with these subclasses in place of their base classes."""
     given = list(subclasses)
     changed = {}
-    for field in dataclasses.fields(Parts):
+    for field in dataclasses.fields(ModelParts):
         part = getattr(DESIGN, field.name)
         mine = [cls for cls in given if issubclass(cls, part)]
         if len(mine) == 1:

@@ -8,7 +8,7 @@ from gateway.wire import position
 from logmodel.settings import POSITION_REACH
 
 
-class Position(position.Position):
+class ModelPosition(position.Position):
     """A version vector: a mark for each listed log, and a time that bounds searches."""
 
     __slots__ = ()

@@ -14,7 +14,7 @@ REPEATS = 450.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Message:
+class ModelMessage:
     identity: int
     topic: str
     first_sent: float
@@ -37,10 +37,10 @@ class Publishers:
         """Send a new message."""
         rng = self._world.rng
         topic = rng.choice(TOPICS[:2] if rng.random() < 0.9 else TOPICS)
-        message = Message(next(self._identities), topic, self._world.now)
+        message = ModelMessage(next(self._identities), topic, self._world.now)
         self._send(message, rng.choice(self._world.regions))
 
-    def _send(self, message: Message, region: str) -> None:
+    def _send(self, message: ModelMessage, region: str) -> None:
         world, rng = self._world, self._world.rng
         for to in world.regions if message.is_everywhere else [region]:
             if not world.cuts.between(region, to):
@@ -53,7 +53,7 @@ class Publishers:
         if world.now + pause < message.first_sent + REPEATS:
             world.at(world.now + pause, self._maybe_again, message)
 
-    def _maybe_again(self, message: Message) -> None:
+    def _maybe_again(self, message: ModelMessage) -> None:
         """Repeat without a receipt, at times with one (it may be lost); in any region."""
         world, rng = self._world, self._world.rng
         if message.identity not in world.book.receipts or rng.random() < 0.3:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from logmodel.book import InvariantBroken
 from logmodel.checks import check_answer
-from logmodel.positions import Position
+from logmodel.positions import ModelPosition
 from logmodel.protocols import AnyGateway, AnyWorld
 
 
-class Reader:
+class ModelReader:
     """A reader of one topic."""
 
     keeps_position = True
@@ -25,7 +25,7 @@ class Reader:
         self.gateway: AnyGateway | None = None
         #: The gateway that is to answer its resume.
         self.waits_for: AnyGateway | None = None
-        self.position: Position | None = None
+        self.position: ModelPosition | None = None
         #: All messages that it ever got, and those that it got on this connection.
         self.got: set[int] = set()
         self._got_here: set[int] = set()
@@ -71,7 +71,7 @@ class Reader:
         if not self._was_cut_short:
             self._join(gateway)
 
-    def get(self, identity: int, position: Position | None) -> None:
+    def get(self, identity: int, position: ModelPosition | None) -> None:
         """Receive a message, with a position if it is a live one."""
         if identity in self._got_here:
             raise InvariantBroken("L3", f"a {self} got message {identity} twice on one connection")
@@ -100,12 +100,12 @@ class Reader:
         return "reader"
 
 
-class Ghost(Reader):
+class Ghost(ModelReader):
     """A reader that never leaves its gateway."""
 
     keeps_position = False
 
-    def get(self, identity: int, position: Position | None) -> None:
+    def get(self, identity: int, position: ModelPosition | None) -> None:
         super().get(identity, None)
 
     def __str__(self) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from logmodel.memory import TopicMemory
-from logmodel.positions import Position
+from logmodel.positions import ModelPosition
 from logmodel.protocols import AnyGateway, AnyWorld
-from logmodel.readers import Reader
+from logmodel.readers import ModelReader
 from logmodel.resuming import Resuming
-from logmodel.rows import Copy, Row
+from logmodel.rows import Copy, ModelRow
 from logmodel.settings import RESUME_PATIENCE
 
 
@@ -19,7 +19,7 @@ class Answers:
         self._gateway = gateway
         self._resuming = resuming
 
-    def resume(self, reader: Reader, position: Position) -> None:
+    def resume(self, reader: ModelReader, position: ModelPosition) -> None:
         """Answer now, or after reads; the answer is a call of ``reader.resumed``."""
         if not self._gateway.is_listening:
             return
@@ -31,7 +31,9 @@ class Answers:
         memory.begin_read()
         self._try(reader, position, memory, self._world.now + RESUME_PATIENCE)
 
-    def _try(self, reader: Reader, position: Position, memory: TopicMemory, until: float) -> None:
+    def _try(
+        self, reader: ModelReader, position: ModelPosition, memory: TopicMemory, until: float
+    ) -> None:
         world = self._world
         rows, is_proved = self._read(reader.topic, position, memory)
         took = world.rng.choice([0.05, 0.5, 1.5])
@@ -41,11 +43,11 @@ class Answers:
 
     def _have_read(
         self,
-        reader: Reader,
-        position: Position,
+        reader: ModelReader,
+        position: ModelPosition,
         memory: TopicMemory,
         until: float,
-        rows: dict[Copy, Row],
+        rows: dict[Copy, ModelRow],
         is_proved: bool,
     ) -> None:
         if not self._gateway.is_alive or reader.waits_for is not self._gateway:
@@ -60,11 +62,11 @@ class Answers:
             memory.trim()
 
     def _read(
-        self, topic: str, position: Position, memory: TopicMemory
-    ) -> tuple[dict[Copy, Row], bool]:
+        self, topic: str, position: ModelPosition, memory: TopicMemory
+    ) -> tuple[dict[Copy, ModelRow], bool]:
         """Read the topic where that proves something, else here; return if all is proved."""
         stores, is_proved = self._world.stores, True
-        rows: dict[Copy, Row] = {}
+        rows: dict[Copy, ModelRow] = {}
         lacking = memory.lacks(self._gateway.reader_at(position).has_all)
         wanted = self._resuming.reads(lacking, position)
         for region, since in wanted.items():
@@ -77,7 +79,7 @@ class Answers:
                 rows |= self._found(at, topic, since)
         return rows, is_proved
 
-    def _found(self, region: str, topic: str, since: float) -> dict[Copy, Row]:
+    def _found(self, region: str, topic: str, since: float) -> dict[Copy, ModelRow]:
         """Return the rows that a read of the topic finds there, without those that don't count."""
         store, gateway = self._world.stores[region], self._gateway
         return {
@@ -87,7 +89,12 @@ class Answers:
         }
 
     def _answer(
-        self, reader: Reader, position: Position, rows: dict[Copy, Row], *, is_proved: bool
+        self,
+        reader: ModelReader,
+        position: ModelPosition,
+        rows: dict[Copy, ModelRow],
+        *,
+        is_proved: bool,
     ) -> None:
         copies: dict[int, set[Copy]] = {}
         for copy, row in rows.items():

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from gateway.logs.logs import Logs, ReturningReader
 from gateway.wire import position
-from logmodel.positions import Position
+from logmodel.positions import ModelPosition
 from logmodel.rows import Copy
 from newsfabric.store.logs import Log
 
@@ -23,7 +23,7 @@ class Resuming:
     def __init__(self, region: str) -> None:
         self.region = region
 
-    def reads(self, lacking: Iterable[Log], position: Position) -> dict[str, float]:
+    def reads(self, lacking: Iterable[Log], position: ModelPosition) -> dict[str, float]:
         """Return the regions that wrote the lacking logs, each with the time to read from."""
         since: dict[str, float] = {}
         for log in lacking:

@@ -15,7 +15,7 @@ from logmodel.directory import as_in_store
 from logmodel.numbering import Numbering
 from logmodel.protocols import AnyWorld
 from logmodel.router_closing import Closer
-from logmodel.rows import VOID, Copy, Delivery, Published, Row, Tick
+from logmodel.rows import VOID, Copy, Delivery, ModelPublished, ModelRow, Tick
 from logmodel.settings import APART, HEARTBEAT, HOLD
 from newsfabric.store.logs import Log
 from wholesale.router.log_clock import LogClock
@@ -41,7 +41,7 @@ class Job:
     connection: int
     log: Numbering | None = None
     number: int = 0
-    row: Row = VOID
+    row: ModelRow = VOID
     #: True if its row may be in the store.
     tried: bool = False
     is_done: bool = False
@@ -57,7 +57,7 @@ class Job:
         return self.log
 
 
-class Router:
+class ModelRouter:
     """A router under its name, through all its lives."""
 
     def __init__(self, world: AnyWorld, region: str, name: str) -> None:
@@ -213,7 +213,7 @@ class Router:
         self._jobs = []
         self._begin_log()
         for delivery in list(self._unacknowledged.values()):
-            self._take(delivery, self._connection)
+            self._route(delivery, self._connection)
 
     def _tick(self) -> None:
         self.later(self.world.pause(3, 15, quiet=30), self._tick)
@@ -227,9 +227,9 @@ class Router:
     def deliver(self, delivery: Delivery) -> None:
         """Receive a message from the broker, which holds it for us until the connection is lost."""
         self._unacknowledged[delivery.serial] = delivery
-        self.later(self.world.rng.uniform(0, 0.1), self._take, delivery, self._connection)
+        self.later(self.world.rng.uniform(0, 0.1), self._route, delivery, self._connection)
 
-    def _take(self, delivery: Delivery, connection: int) -> None:
+    def _route(self, delivery: Delivery, connection: int) -> None:
         if connection == self._connection:
             self._unacknowledged[delivery.serial] = delivery
             self._jobs.append(Job(delivery, self.world.now, connection))
@@ -252,7 +252,7 @@ class Router:
         delivery = job.delivery
         job.log = self.numbering
         job.number = self.numbering.give()
-        job.row = Row(delivery.identity, delivery.topic, self.clock_ms() / 1000)
+        job.row = ModelRow(delivery.identity, delivery.topic, self.clock_ms() / 1000)
         self.world.book.numbered(delivery.identity, job.copy)
         self.write(job)
 
@@ -361,7 +361,7 @@ class Router:
             job.was_published = True
             world.book.is_routed(job.row.identity, job.row.topic, world.now)
             world.book.published.add(job.copy)
-        item = Published(job.numbering.log, job.number, job.row, job.numbering.low)
+        item = ModelPublished(job.numbering.log, job.number, job.row, job.numbering.low)
         is_half = rng.random() < 0.04
         world.brokers.publish(self.region, item, local_only=is_half)
         if is_half:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from logmodel.directory import DirectoryRow, Ending
+from logmodel.directory import DirectoryRow, ModelEnding
 from logmodel.protocols import AnyRouter, AnyWorld
-from logmodel.rows import Row
+from logmodel.rows import ModelRow
 from newsfabric.store.logs import Log
 
 
@@ -38,13 +38,13 @@ class Closer:
         self._router.later(pause, self._ask_to_close, log, row, ending, messages)
 
     def _ask_to_close(
-        self, log: Log, row: DirectoryRow, ending: Ending, messages: list[Row]
+        self, log: Log, row: DirectoryRow, ending: ModelEnding, messages: list[ModelRow]
     ) -> None:
         # The transaction is sent: it is applied even if this router dies now.
         self._world.at(self._world.now + 0.05, self._apply_close, log, row, ending, messages)
 
     def _apply_close(
-        self, log: Log, watched: DirectoryRow, ending: Ending, messages: list[Row]
+        self, log: Log, watched: DirectoryRow, ending: ModelEnding, messages: list[ModelRow]
     ) -> None:
         world = self._world
         row = world.stores[self._region].directory.get(log)

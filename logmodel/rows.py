@@ -13,7 +13,7 @@ from newsfabric.store.logs import Log
 Copy = tuple[Log, int]
 
 
-class Row(NamedTuple):
+class ModelRow(NamedTuple):
     """A message's row in the store."""
 
     identity: int
@@ -23,15 +23,15 @@ class Row(NamedTuple):
 
 
 # The row of a number that will never be a message. Compared with ``is``.
-VOID: Final = Row(0, "", 0.0)
+VOID: Final = ModelRow(0, "", 0.0)
 
 
-class Published(NamedTuple):
+class ModelPublished(NamedTuple):
     """A message on its way from a router to gateways."""
 
     log: Log
     number: int
-    row: Row
+    row: ModelRow
     low: int
 
 

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from logmodel.directory import DirectoryRow
 from logmodel.protocols import AnyWorld
-from logmodel.rows import VOID, Copy, Row
+from logmodel.rows import VOID, Copy, ModelRow
 from logmodel.settings import TOPICS
 from newsfabric.store.logs import Log
 
 
-class Store:
+class ModelStore:
     """The content of one region's store."""
 
     def __init__(self, region: str) -> None:
         self.region = region
         #: Seconds by which its clock is wrong.
         self.clock_error = 0.0
-        self.index: dict[Copy, Row] = {}
-        self.messages: dict[Copy, Row] = {}
-        self.topics: dict[str, dict[Copy, Row]] = {topic: {} for topic in TOPICS}
+        self.index: dict[Copy, ModelRow] = {}
+        self.messages: dict[Copy, ModelRow] = {}
+        self.topics: dict[str, dict[Copy, ModelRow]] = {topic: {} for topic in TOPICS}
         self.copies: dict[int, list[Copy]] = {}
         self.directory: dict[Log, DirectoryRow] = {}
         #: The logs of the directory that haven't ended, in their order.
@@ -30,7 +30,7 @@ class Store:
         #: The log of each change in order: after a full read, a gateway reads only new changes.
         self.changes: list[Log] = []
 
-    def put_index(self, copy: Copy, row: Row) -> bool:
+    def put_index(self, copy: Copy, row: ModelRow) -> bool:
         """Return whether the row changed: void replaces a message's, and nothing replaces void."""
         old = self.index.get(copy)
         if old is not None and (old is VOID or row is not VOID):
@@ -38,7 +38,7 @@ class Store:
         self.index[copy] = row
         return True
 
-    def put_message(self, copy: Copy, row: Row) -> bool:
+    def put_message(self, copy: Copy, row: ModelRow) -> bool:
         if copy in self.messages:
             return False
         self.messages[copy] = row
@@ -58,12 +58,12 @@ class Store:
         self.changes.append(log)
         return True
 
-    def find(self, copy: Copy) -> Row | None:
+    def find(self, copy: Copy) -> ModelRow | None:
         """Return a number's message, VOID, or None, also if one of its two rows is missing."""
         index = self.index.get(copy)
         return index if index is None or index is VOID else self.messages.get(copy)
 
-    def rows_of(self, copy: Copy) -> tuple[Row | None, Row | None]:
+    def rows_of(self, copy: Copy) -> tuple[ModelRow | None, ModelRow | None]:
         """Return its index row and its message, each None if missing."""
         return self.index.get(copy), self.messages.get(copy)
 
@@ -73,7 +73,7 @@ class Stores:
 
     def __init__(self, world: AnyWorld) -> None:
         self._world = world
-        self._stores = {region: Store(region) for region in world.regions}
+        self._stores = {region: ModelStore(region) for region in world.regions}
         # Per region, the end of its outage or overload.
         self.down: dict[str, float] = {}
         self.directory_down: dict[str, float] = {}
@@ -81,7 +81,7 @@ class Stores:
         # The mean lag between regions, in seconds.
         self._lag = world.rng.choice([0.1, 1.0, 30.0])
 
-    def __getitem__(self, region: str) -> Store:
+    def __getitem__(self, region: str) -> ModelStore:
         return self._stores[region]
 
     def is_down(self, region: str) -> bool:
@@ -103,13 +103,13 @@ class Stores:
         """Return whether a process in one region can read the store of the other."""
         return not self.is_down(region) and not self._world.cuts.between(asking, region)
 
-    def put_index(self, region: str, copy: Copy, row: Row) -> None:
+    def put_index(self, region: str, copy: Copy, row: ModelRow) -> None:
         """Add a row. If it reached a foreign region first, it isn't replicated home from there."""
         if self._stores[region].put_index(copy, row) and region == copy[0].region:
             for other in self._others(region):
                 self._replicate(region, other, self.put_index, copy, row)
 
-    def put_message(self, region: str, copy: Copy, row: Row) -> None:
+    def put_message(self, region: str, copy: Copy, row: ModelRow) -> None:
         if self._stores[region].put_message(copy, row) and region == copy[0].region:
             for other in self._others(region):
                 self._replicate(region, other, self.put_message, copy, row)

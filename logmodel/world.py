@@ -16,12 +16,12 @@ from gateway.logs.known_log import KnownLog
 from logmodel.book import Book
 from logmodel.brokers import Brokers, Cuts
 from logmodel.checks import check_end
-from logmodel.gateway import Gateway
+from logmodel.gateway import ModelGateway
 from logmodel.mishaps import play
-from logmodel.parts import DESIGN, Parts
+from logmodel.parts import DESIGN, ModelParts
 from logmodel.publishers import Publishers
-from logmodel.readers import Ghost, Reader
-from logmodel.router import Router
+from logmodel.readers import Ghost, ModelReader
+from logmodel.router import ModelRouter
 from logmodel.settings import DEFAULT, SMALLEST_WINDOW, TOPICS, WINDOW, Profile
 from logmodel.stores import Stores
 
@@ -44,7 +44,7 @@ def with_window(known: type[KnownLog], window: int) -> type[KnownLog]:
 class World:
     """Regions with stores, brokers, routers, gateways, publishers and readers."""
 
-    def __init__(self, seed: int, profile: Profile, parts: Parts) -> None:
+    def __init__(self, seed: int, profile: Profile, parts: ModelParts) -> None:
         self.rng = rng = random.Random(seed)
         self.profile = profile
         self.parts = parts
@@ -66,17 +66,17 @@ class World:
         self.brokers = Brokers(self)
         self.publishers = Publishers(self)
         self.ghosts: list[Ghost] = []
-        self.routers: list[Router] = []
+        self.routers: list[ModelRouter] = []
         for region in self.regions:
             self.begin_router(region, f"{region}1")
             self.begin_router(region, f"{region}2")
         if rng.random() < 0.3:
             # An operator starts a second router under a name that is taken.
             self.at(self.now + rng.uniform(0, 600), self.begin_router, "A", "A1")
-        self.gateways: list[Gateway] = []
+        self.gateways: list[ModelGateway] = []
         for region in self.regions:
             self.begin_gateway(region)
-        self.readers = [Reader(self, rng.choice(TOPICS[:2])) for _ in range(4)]
+        self.readers = [ModelReader(self, rng.choice(TOPICS[:2])) for _ in range(4)]
 
     def begin_router(self, region: str, name: str) -> None:
         self.routers.append(self.parts.router(self, region, name))
@@ -113,7 +113,7 @@ class World:
         self.now = until
 
 
-def history(seed: int, profile: Profile = DEFAULT, parts: Parts = DESIGN) -> Book:
+def history(seed: int, profile: Profile = DEFAULT, parts: ModelParts = DESIGN) -> Book:
     """Play one history; :class:`~logmodel.book.InvariantBroken` if it breaks an invariant."""
     world = World(seed, profile, parts)
     play(world)

@@ -116,7 +116,7 @@ class _Fresh:
         self._shown = dict(shown)
         self._failures = RepeatedFailures()
         # Before the files are read: a change meanwhile is noticed the next time.
-        self._stamps = self._look()
+        self._stamps = self._read_stamps()
         try:
             self._read()
         except (OSError, ValueError) as exc:
@@ -131,7 +131,7 @@ class _Fresh:
         self._ends: dict[str, float] = {}
 
     def now(self) -> ssl.SSLContext:
-        stamps = self._look()
+        stamps = self._read_stamps()
         if stamps != self._stamps:
             try:
                 self._read()
@@ -157,7 +157,7 @@ class _Fresh:
                 self._ends[use] = float("nan")
         return self._ends[use]
 
-    def _look(self) -> tuple[_Stamp, ...]:
+    def _read_stamps(self) -> tuple[_Stamp, ...]:
         return tuple(_stamp(file) for file in self._files)
 
     def _named(self) -> str:

@@ -446,8 +446,8 @@ class Agent:
             async with asyncio.timeout(self._settings.drain_timeout):
                 # At once, and not with the next second: no new reader should be sent here.
                 await self._report()
-                while self._drain.state == "telling":
-                    if self._drain.note_drain_reply(await self._gateway.drain()) == "telling":
+                while self._drain.state == "ordering":
+                    if self._drain.note_drain_reply(await self._gateway.drain()) == "ordering":
                         await asyncio.sleep(EVERY / 2)
                 while self._drain.state == "emptying":
                     load = await self._gateway.load()

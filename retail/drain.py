@@ -7,12 +7,12 @@ killed), their ``x-expires`` deletes them.
 ==========  ========  ==========================================================
 from        event     to
 ==========  ========  ==========================================================
-serving     stop      telling: reports say ``draining``, the gateway is told
-telling     told      emptying: readers are leaving
-telling     gone      cleaning: the gateway is away; readers may be left
+serving     stop      ordering: reports have ``draining``, the gateway is sent the order
+ordering    accepted  emptying: readers are leaving
+ordering    gone      cleaning: the gateway is away; readers may be left
 emptying    empty     cleaning
 emptying    gone      cleaning: the gateway has exited
-telling, …  overdue   cleaning all the same; from cleaning: done
+ordering, … overdue   cleaning all the same; from cleaning: done
 cleaning    cleaned   done: shovels and the queues on the core are deleted
 ==========  ========  ==========================================================
 """
@@ -22,14 +22,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
-State = Literal["serving", "telling", "emptying", "cleaning", "done"]
-Event = Literal["stop", "told", "gone", "empty", "cleaned", "overdue"]
+State = Literal["serving", "ordering", "emptying", "cleaning", "done"]
+Event = Literal["stop", "accepted", "gone", "empty", "cleaned", "overdue"]
 
 TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
-    ("serving", "stop"): "telling",
-    ("telling", "told"): "emptying",
-    ("telling", "gone"): "cleaning",
-    ("telling", "overdue"): "cleaning",
+    ("serving", "stop"): "ordering",
+    ("ordering", "accepted"): "emptying",
+    ("ordering", "gone"): "cleaning",
+    ("ordering", "overdue"): "cleaning",
     ("emptying", "empty"): "cleaning",
     ("emptying", "gone"): "cleaning",
     ("emptying", "overdue"): "cleaning",
@@ -47,7 +47,7 @@ class Drain:
     def __init__(self) -> None:
         self.state: State = "serving"
         # Whether readers may be left. False once the gateway has reported none, or has exited after
-        # it was told to drain.
+        # it accepted the order to drain.
         self.left = True
         self._misses = 0
 
@@ -71,7 +71,7 @@ class Drain:
         if not accepted:
             return self._missed()
         self._misses = 0
-        return self.on("told")
+        return self.on("accepted")
 
     def note_connections(self, connections: int | None) -> State:
         """Note the gateway's number of connections; None: it didn't reply."""

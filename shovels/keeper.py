@@ -33,7 +33,6 @@ from newsfabric.process.service import Readiness
 from newsfabric.tls import CERTIFICATES_END
 from newsfabric.topics import TopicTable
 from newsfabric.topology import Broker, KeptShovel, ShovelPlace, brokers_of, mask, region_links
-from shovels.anew import MadeAnew
 from shovels.apply import (
     ManagementClients,
     RegionState,
@@ -45,6 +44,7 @@ from shovels.apply import (
 from shovels.boxes import Boxes
 from shovels.canaries import ARRIVED, SENT, Canaries
 from shovels.nodes import Nodes
+from shovels.replaced_queues import ReplacedQueues
 from shovels.watch import CanaryWatch
 
 logger = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ class Keeper:
         self._links = region_links(brokers.fabric, region, topics)
         self.watch = CanaryWatch(self._links, rng)
         self._failures = RepeatedFailures()
-        self._made_anew = MadeAnew()
+        self._replaced_queues = ReplacedQueues()
         self._as_planned = False
         self._all_run = False
         self._draining = False
@@ -157,9 +157,10 @@ class Keeper:
     def readiness(self) -> Readiness:
         """Return ready if there is nothing to do, every shovel runs, and canaries arrive by each.
 
-        A queue with other bounds, wanted by another release's keeper (shovels.anew), doesn't
-        prevent readiness: an upgrade would wait for its own end. :data:`WAITING` and the log report
-        it. A shovel may be elsewhere because a broker is unfit for it: that is its planned place.
+        A queue with other bounds, wanted by another release's keeper (shovels.replaced_queues),
+        doesn't prevent readiness: an upgrade would wait for its own end. :data:`WAITING` and the
+        log report it. A shovel may be elsewhere because a broker is unfit for it: that is its
+        planned place.
         If it works nowhere, a keeper can do nothing more, and the broker is reported to operators.
         """
         return Readiness.of(
@@ -220,11 +221,11 @@ class Keeper:
         )
         found = await read_state(self._brokers, self._region, self._topics, seen)
         plan = found.plan
-        waiting = self._made_anew.waiting(found.actions, now)
+        waiting = self._replaced_queues.waiting(found.actions, now)
         WAITING.set(len(waiting))
-        found = dataclasses.replace(found, actions=self._made_anew.may(found.actions, now))
+        found = dataclasses.replace(found, actions=self._replaced_queues.may(found.actions, now))
         done = await carry_out(self._brokers, found)
-        self._made_anew.did(done, now)
+        self._replaced_queues.did(done, now)
         # Otherwise the stand-in for an unreliable broker would be made and removed again and again.
         self._nodes.uptimes.observe(dict.fromkeys(found.unread, False), now)
         unsteady = seen.young | found.unreachable.keys()

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from budgets import TOP, Row, folder_of, lines, read_budgets, table
+from budgets import TOP, BudgetRow, folder_of, lines, read_budgets, table
 
 TESTS = Path(__file__).parent
 SUPPORT = TESTS / "support"
@@ -31,7 +31,11 @@ def test_twice_a_budget_and_a_minute_is_noise_and_more_is_over_it() -> None:
     took = [("tests/e2e/test_a.py::test_a", 50.0), ("tests/e2e/test_b.py::test_b", 30.0)]
     took += [("tests/http/test_a.py::test_a", 80.1), ("tests/new/test_a.py::test_a", 0.1)]
     rows = table(took, {"e2e": 10.0, "http": 10.0})
-    assert rows == [Row("http", 80.1, 10.0), Row("e2e", 80.0, 10.0), Row("new", 0.1, None)]
+    assert rows == [
+        BudgetRow("http", 80.1, 10.0),
+        BudgetRow("e2e", 80.0, 10.0),
+        BudgetRow("new", 0.1, None),
+    ]
     assert [row.is_over for row in rows] == [True, False, True]
     assert [line.split()[:3] for line in lines(rows)] == [
         ["folder", "seconds", "budget"],

@@ -34,14 +34,14 @@ METRICS = [metric for path, source in SOURCES.items() for metric in declared(pat
 
 
 def _counter(name: str = "router_messages", **fields: object) -> Metric:
-    told = {
+    found = {
         "name": f"newsfabric_{name}",
         "type": "counter",
         "labels": (),
         "meaning": "Messages",
         "declared_in": "here.py",
     }
-    return Metric(**told | fields)  # type: ignore[arg-type]
+    return Metric(**found | fields)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.full_name)
@@ -90,7 +90,7 @@ def test_metrics_are_made_in_one_place_only() -> None:
     ],
 )
 def test_what_breaks_the_scheme_is_said(metric: Metric, breach: str) -> None:
-    assert [said for said in breaches(metric) if breach in said]
+    assert [line for line in breaches(metric) if breach in line]
 
 
 def test_a_declaration_is_read_as_it_is_written() -> None:

@@ -23,7 +23,7 @@ from observability.dashboards import DASHBOARDS
 from prometheus import ROOT
 
 MODULES: Final = ROOT / "clients" / "js" / "node_modules"
-MADE: Final = {grafana.file_name(one): grafana.document(one) for one in DASHBOARDS}
+MADE: Final = {grafana.file_name(one): grafana.json_of(one) for one in DASHBOARDS}
 # The paths of each release's types in its package.
 RELEASES: Final = {
     "10": {

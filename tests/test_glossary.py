@@ -1,6 +1,7 @@
 """The glossary of docs/architecture.md: each word means one thing, so it is one type or none.
 
-Types are counted over all languages. A thing that two programs have is named alike in both.
+Types are counted over all languages. A thing that two programs have is named alike in both. Any
+other name has two types at most, in the product and its tests together.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# Folders of ours with built or installed files.
-NOT_OURS = {"target", "node_modules", "__pycache__", "vendor"}
+# Folders with built or installed files.
+NOT_OURS = {"target", "node_modules", "__pycache__", "vendor", "dist", ".venv", ".tools", ".git"}
 LIBRARIES = frozenset({"Python", "Java", "PHP"})
 # Words of one thing that programs in several languages have: both halves of a gateway, or the
 # publishers' libraries.
@@ -31,6 +32,23 @@ SAME = {
 }
 # The data plane's reader of JSON reads no topic: it is named by its module.
 OTHERS = {"reader": "dataplane/src/sockjs/json.rs"}
+# Types of any folder, tests too, by the ends of files' names.
+DEFINITIONS = {
+    (".py",): r"(?m)^ *class (\w+)",
+    (".rs",): r"(?m)^ *(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|union|type) (\w+)",
+    (".ts", ".js", ".mjs"): r"(?m)^ *(?:export )?(?:class|interface|type) (\w+)\b[^,;]*[{=]",
+    (".java", ".php"): r"(?m)^[a-z ]*(?:class|interface|enum|record|trait) (\w+)",
+}
+# Names of one thing that several publishers' libraries have.
+OF_LIBRARIES = {
+    *("AccessRefused", "Choice", "Entrance", "Options", "Published", "Publisher", "Refusal"),
+    *("Rejected", "Returned", "Unanswered"),
+}
+# Names that the two halves of a gateway, and their tests, still use for several things.
+IN_GATEWAYS = {
+    *("Clock", "Fabric", "Fields", "Gateway", "Link", "Listener", "Message", "Reader", "Readers"),
+    *("Store", "Subscription", "Verbs"),
+}
 
 
 class Language(NamedTuple):
@@ -62,6 +80,16 @@ LANGUAGES = {
         ("clients/php/src",), (".php",), r"(?m)^[a-z ]*(?:class|interface|enum|trait) (\w+)"
     ),
 }
+
+
+def types_by_name() -> dict[str, list[str]]:
+    """Return the files of all types, by name; a file is named once for each of its types."""
+    found = collections.defaultdict(list)
+    for suffixes, definition in DEFINITIONS.items():
+        for path in sources(ROOT, suffixes):
+            for name in re.findall(definition, path.read_text()):
+                found[name].append(str(path.relative_to(ROOT)))
+    return dict(found)
 
 
 def words() -> list[str]:
@@ -135,3 +163,13 @@ def test_a_word_is_one_type_or_none(word: str) -> None:
     assert {language: paths for language, paths in places.items() if len(paths) > 1} == {}
     # A word that isn't of one thing any more leaves the list.
     assert places.keys() == SAME[word] if word in SAME else len(places) <= 1, places
+
+
+def test_a_name_has_at_most_two_types() -> None:
+    found = types_by_name()
+    thrice = {name: places for name, places in found.items() if len(places) > 2}
+    assert {name: thrice[name] for name in thrice.keys() - OF_LIBRARIES - IN_GATEWAYS} == {}
+    # A name that one library alone has leaves the list.
+    libraries = ("clients/java/", "clients/php/", "newsfabric/")
+    for name in OF_LIBRARIES:
+        assert sum(place.startswith(libraries) for place in found[name]) > 1, name

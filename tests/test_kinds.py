@@ -37,13 +37,13 @@ def units() -> Iterator[tuple[str, Any, Any]]:
     wanted = {f"newsfabric-{word(kind)}": kind for kind in CORE if not KINDS[kind].several}
     yield "units", list(found), list(wanted)
     for unit, kind in wanted.items():
-        told = found.get(unit, {"command": ""})
-        begun = re.findall(r"\w+", told["command"])
+        text = found.get(unit, {"command": ""})
+        begun = re.findall(r"\w+", text["command"])
         words = KINDS[kind].command.split()
         yield f"command of {unit}", begun[: len(words)], words
-        yield f"login of {unit}", told.get("login"), f"{kind}.{{{{ newsfabric_place }}}}"
-        reads = told.get("store") == "{{ newsfabric_cassandra_reader }}"
-        yield f"store of {unit}", "reader" if reads else told.get("store", ""), KINDS[kind].store
+        yield f"login of {unit}", text.get("login"), f"{kind}.{{{{ newsfabric_place }}}}"
+        reads = text.get("store") == "{{ newsfabric_cassandra_reader }}"
+        yield f"store of {unit}", "reader" if reads else text.get("store", ""), KINDS[kind].store
     for row in (KINDS[kind] for kind in CORE if KINDS[kind].several):
         yield (
             f"the loop's {row.title}",
@@ -60,10 +60,10 @@ def pods() -> Iterator[tuple[str, Any, Any]]:
     found = yaml.safe_load(table[1])
     yield "newsfabric.services", set(found), set(CORE)
     for kind in CORE:
-        row, told = KINDS[kind], found.get(kind, {})
-        yield f"command of {kind}", told.get("command"), row.command.split()
-        yield f"port of {kind}", told.get("port"), 8080 if kind == "frontdesk" else row.port
-        yield f"store of {kind}", told.get("store", ""), row.store
+        row, text = KINDS[kind], found.get(kind, {})
+        yield f"command of {kind}", text.get("command"), row.command.split()
+        yield f"port of {kind}", text.get("port"), 8080 if kind == "frontdesk" else row.port
+        yield f"store of {kind}", text.get("store", ""), row.store
 
 
 def values() -> Iterator[tuple[str, Any, Any]]:

@@ -30,13 +30,13 @@ def test_who_leaves_nothing_is_told_nothing() -> None:
 
 def test_a_thread_that_goes_on_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leavings, "GRACE_SECONDS", 0.0)
-    before, told = Before.now(), threading.Event()
-    thread = threading.Thread(target=told.wait, name="a watcher")
+    before, ended = Before.now(), threading.Event()
+    thread = threading.Thread(target=ended.wait, name="a watcher")
     thread.start()
     try:
         assert before.differences() == ["a thread goes on: a watcher"]
     finally:
-        told.set()
+        ended.set()
         thread.join()
 
 
@@ -72,11 +72,11 @@ def test_certificates_of_a_test_are_looked_at_until_its_end(tmp_path: Path) -> N
         more = {("server", another.certificate), ("authority", another.certificate)}
         assert named() - before == {("server", one.certificate)} | more
     assert named() - before == {("server", one.certificate)}
-    said = metrics.exposition()[0].decode()
-    assert 'seconds{use="server"}' in said
+    found = metrics.exposition()[0].decode()
+    assert 'seconds{use="server"}' in found
     # Shared fixtures may have read authorities before.
     had_authorities = any(use == "authority" for use, _ in before)
-    assert ('seconds{use="authority"}' in said) is had_authorities
+    assert ('seconds{use="authority"}' in found) is had_authorities
 
 
 def test_what_a_failed_test_has_open_is_closed_without_a_word() -> None:

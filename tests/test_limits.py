@@ -65,7 +65,7 @@ def test_libraries_in_other_languages_refuse_what_routers_do(
 
 
 @pytest.mark.parametrize(
-    ("page", "said"),
+    ("page", "error"),
     [
         (PUBLISHING, f"UTF-8 JSON, 1 byte to {BODY // KIB} KiB."),
         (
@@ -88,8 +88,8 @@ def test_libraries_in_other_languages_refuse_what_routers_do(
         ("clients/python/README.md", f"A body over {BODY // KIB} KiB isn't even sent"),
     ],
 )
-def test_pages_say_what_is_so(page: str, said: str) -> None:
-    assert said in " ".join((ROOT / page).read_text("utf-8").split())
+def test_pages_say_what_is_so(page: str, error: str) -> None:
+    assert error in " ".join((ROOT / page).read_text("utf-8").split())
 
 
 def test_versions_go_as_far_as_the_page_says() -> None:

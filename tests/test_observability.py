@@ -98,7 +98,7 @@ def _awaited(source: str) -> set[str]:
         for call in ast.walk(ast.parse(source))
         if isinstance(call, ast.Call)
         and isinstance(call.func, ast.Name)
-        and call.func.id in ("_fires", "_firing", "_told")
+        and call.func.id in ("_fires", "_firing", "_alerts")
         and isinstance(call.args[1], ast.Constant)
     }
 
@@ -120,7 +120,7 @@ def test_what_an_alert_counts_is_there_from_the_start() -> None:
 
 def _texts() -> dict[str, str]:
     files = [*OBSERVABILITY.rglob("*.yml"), ROOT / "docs/runbook.md"]
-    made = {grafana.file_name(one): json.dumps(grafana.document(one)) for one in DASHBOARDS}
+    made = {grafana.file_name(one): json.dumps(grafana.json_of(one)) for one in DASHBOARDS}
     return {str(file.relative_to(ROOT)): file.read_text() for file in files} | made
 
 
@@ -144,17 +144,17 @@ def test_there_is_a_dashboard_for_each_question() -> None:
 
 
 def test_dashboards_are_written_for_grafana_and_for_ansible(tmp_path: Path) -> None:
-    made = {grafana.file_name(one): grafana.document(one) for one in DASHBOARDS}
+    made = {grafana.file_name(one): grafana.json_of(one) for one in DASHBOARDS}
     command = [sys.executable, "-m", "observability.dashboards"]
-    told = {"cwd": OBSERVABILITY.parent, "check": True}
-    subprocess.run([*command, str(tmp_path)], **told)
+    options = {"cwd": OBSERVABILITY.parent, "check": True}
+    subprocess.run([*command, str(tmp_path)], **options)
     assert {file.name: json.loads(file.read_text()) for file in tmp_path.iterdir()} == made
-    assert json.loads(subprocess.run(command, capture_output=True, **told).stdout) == made
+    assert json.loads(subprocess.run(command, capture_output=True, **options).stdout) == made
 
 
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda one: one.uid)
 def test_a_dashboard_asks_only_for_labels_that_can_be_chosen(dashboard: Any) -> None:
-    text = json.dumps(grafana.document(dashboard))
+    text = json.dumps(grafana.json_of(dashboard))
     chosen = set(re.findall(r"\$(region|box)\b", text)) - {
         "region" if "box" in dashboard.by else ""
     }

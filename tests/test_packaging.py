@@ -155,11 +155,11 @@ def test_an_installed_gateway_finds_the_data_plane_of_its_wheel(
     native_wheel: Path, tmp_path: Path
 ) -> None:
     python = _environment_with(native_wheel, tmp_path / "fresh")
-    assert "--engine" in _said([python, "-m", "gateway", "--help"], tmp_path)
+    assert "--engine" in _output([python, "-m", "gateway", "--help"], tmp_path)
     find = "from gateway.native.program import find_program; print(find_program({}))"
-    program = _said([python, "-c", find], tmp_path)
+    program = _output([python, "-c", find], tmp_path)
     assert program.startswith(str(tmp_path / "fresh"))
-    assert _said([program], tmp_path) == "a data plane"
+    assert _output([program], tmp_path) == "a data plane"
 
 
 def _environment_with(wheel: Path, folder: Path) -> str:
@@ -174,7 +174,7 @@ def _environment_with(wheel: Path, folder: Path) -> str:
     return python
 
 
-def _said(command: list[str], folder: Path) -> str:
+def _output(command: list[str], folder: Path) -> str:
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         command, cwd=folder, env=variables, capture_output=True, text=True, check=True

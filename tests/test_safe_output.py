@@ -65,9 +65,9 @@ def test_tables_and_texts_are_safe() -> None:
 
 
 def test_an_error_is_safe() -> None:
-    said = io.StringIO()
-    Failure(f"nobody knows {TITLE}").show(said)
-    assert said.getvalue() == f"error: nobody knows {SAFE_TITLE}\n"
+    written = io.StringIO()
+    Failure(f"nobody knows {TITLE}").show(written)
+    assert written.getvalue() == f"error: nobody knows {SAFE_TITLE}\n"
 
 
 # Functions that write to a terminal, by full name. A literal text of ours may be shown.
@@ -87,7 +87,7 @@ STREAMS = {"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"}
 #: Programs whose stdout is a pipe to a program of ours, and the contents of the pipe.
 PIPES = {
     "operations/mirror/readers.py": "JSON lines for the mirror",
-    "operations/hosts/look.py": "JSON for `newsfabric status`, from a machine that it asks",
+    "operations/hosts/services_program.py": "JSON for `newsfabric status`, from its machine",
     "localfabric/chaos/crowd.py": "events for the chaos run, of names and numbers",
 }
 #: Functions that get a stream and write safe text to it, or nothing.

@@ -347,9 +347,9 @@ def test_shovels_log_in_as_somebody_else_if_they_are_told_whom(tmp_path):
     path.write_text("s3cret\n", encoding="utf-8")
     keeper = {"NEWSFABRIC_AMQP_USERNAME": "keeper.oregon", "NEWSFABRIC_AMQP_PASSWORD": "word"}
     assert shovel_credentials_from(keeper) == Credentials("keeper.oregon", "word")
-    told = keeper | login_variables("shovel.oregon", path, SHOVEL_LOGIN)
-    assert shovel_credentials_from(told) == Credentials("shovel.oregon", "s3cret")
-    assert credentials_from(told) == Credentials("keeper.oregon", "word")
+    variables = keeper | login_variables("shovel.oregon", path, SHOVEL_LOGIN)
+    assert shovel_credentials_from(variables) == Credentials("shovel.oregon", "s3cret")
+    assert credentials_from(variables) == Credentials("keeper.oregon", "word")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from bench.brokers import node, shovel, worlds
 from bench.brokers.rabbitmqs import VARIABLE, Rabbitmq, compared_rabbitmqs
 from bench.brokers.turns import Found, in_turns, rows
 from bench.programs import ROOT
-from bench.rows import Row, measured, print_table
+from bench.rows import BenchRow, measured, print_table
 from newsfabric.errors import SetupError
 
 ROUNDS: Final = 3
@@ -27,7 +27,7 @@ COMPARISONS: Final[Mapping[str, Callable[[Rabbitmq], Found]]] = {
 }
 
 
-def measure() -> list[Row]:
+def measure() -> list[BenchRow]:
     """Return the rows of each comparison; SetupError without two RabbitMQs to compare."""
     rabbitmqs = compared_rabbitmqs(ROOT, os.environ)
     if len(rabbitmqs) < 2:
@@ -35,7 +35,7 @@ def measure() -> list[Row]:
             "there are no two RabbitMQs to compare: `scripts/setup rabbitmq4` brings another one, "
             f"or name folders in {VARIABLE}"
         )
-    found: list[Row] = []
+    found: list[BenchRow] = []
     for name, compared in COMPARISONS.items():
         print(f"  {name} …", file=sys.stderr)
         found += rows(in_turns(rabbitmqs, compared, ROUNDS))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 
 from bench.brokers.rabbitmqs import Rabbitmq
-from bench.rows import NotMeasured, Row, measured
+from bench.rows import BenchRow, NotMeasured, measured
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def in_turns(
     return turns
 
 
-def rows(turns: Mapping[str, Sequence[Found]]) -> Iterator[Row]:
+def rows(turns: Mapping[str, Sequence[Found]]) -> Iterator[BenchRow]:
     """Yield a row for each figure and RabbitMQ of ``turns``; the first is the others' floor."""
     figures = dict.fromkeys(figure for each in turns.values() for found in each for figure in found)
     first = next(iter(turns))
@@ -57,7 +57,7 @@ def rows(turns: Mapping[str, Sequence[Found]]) -> Iterator[Row]:
             if each
         }
         for name, value in values.items():
-            yield Row(
+            yield BenchRow(
                 f"{figure.name}, {name}",
                 value,
                 figure.unit,

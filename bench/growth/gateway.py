@@ -15,12 +15,12 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from bench.box import TOPIC, Box, Spent, running_box, subscribe_verb
+from bench.box import TOPIC, BenchBox, Spent, running_box, subscribe_verb
 from bench.crowd import THREADS
 from bench.delivery import in_turn
 from bench.growth.table import Figure, Growth
 from bench.meter import processor_seconds
-from bench.programs import Crowd, Program, running_crowd, running_floor
+from bench.programs import BareCrowd, Program, running_crowd, running_floor
 from localfabric.nodes.ports import free_ports
 from newsfabric.errors import SetupError
 
@@ -51,9 +51,9 @@ async def readers(sizes: Sequence[int], pairs: int, idle: float) -> Growth:
         floor = await stack.enter_async_context(running_floor(port=port, connections=floored))
         crowd = await stack.enter_async_context(running_crowd(port, floored, source="127.0.100.2"))
         for program in (floor, crowd):
-            await program.said()
+            await program.next_reply()
         bare = _Floor(floor, crowd, floored)
-        crowds: dict[Crowd, int] = {}
+        crowds: dict[BareCrowd, int] = {}
         empty = 0
         for size in (_FIRST, *sizes):
             while (missing := size - sum(crowds.values())) > 0:
@@ -85,7 +85,7 @@ async def readers(sizes: Sequence[int], pairs: int, idle: float) -> Growth:
 
 
 class _Floor:
-    def __init__(self, floor: Program, crowd: Crowd, readers: int) -> None:
+    def __init__(self, floor: Program, crowd: BareCrowd, readers: int) -> None:
         self._floor, self._crowd, self._readers = floor, crowd, readers
 
     async def round(self) -> float:
@@ -101,7 +101,7 @@ class _Floor:
 
 
 class _Gateway:
-    def __init__(self, box: Box, crowds: dict[Crowd, int], idle: Spent) -> None:
+    def __init__(self, box: BenchBox, crowds: dict[BareCrowd, int], idle: Spent) -> None:
         self._box, self._crowds = box, crowds
         self._readers = sum(crowds.values())
         #: µs a second.
@@ -125,7 +125,7 @@ class _Gateway:
         return each.total - self.idle.total * seconds
 
 
-async def _waiting(box: Box, seconds: float) -> Spent:
+async def _waiting(box: BenchBox, seconds: float) -> Spent:
     """Return the µs that both processes take in a second without messages."""
     before = box.spent()
     await asyncio.sleep(seconds)
@@ -147,22 +147,22 @@ def _each(spent: Spent, count: float) -> Spent:
 
 async def _come(
     stack: contextlib.AsyncExitStack,
-    box: Box,
+    box: BenchBox,
     number: int,
     readers: int,
     **topics: Any,
-) -> Crowd:
+) -> BareCrowd:
     """Connect readers of one topic, or of ``topics`` (the crowd's ``topics`` and ``say``)."""
     crowd = await stack.enter_async_context(
         running_crowd(
             box.port, readers, source=f"127.0.{number}.12", **topics or {"say": subscribe_verb()}
         )
     )
-    await crowd.said()
+    await crowd.next_reply()
     return crowd
 
 
-async def _all_got(crowds: dict[Crowd, int], messages: int) -> None:
+async def _all_got(crowds: dict[BareCrowd, int], messages: int) -> None:
     """Return when each reader has each message; SetupError if some are missing."""
     for crowd, readers in crowds.items():
         complete = await crowd.has_got(messages * readers)
@@ -218,7 +218,7 @@ async def _with_topics(spread: _Spread) -> tuple[float, ...]:
         async with running_crowd(
             box.port, spread.readers, source="127.0.0.12", topics=numbers, say=say
         ) as crowd:
-            await crowd.said()
+            await crowd.next_reply()
             coming = _each(box.spent() - before, spread.readers)
             await asyncio.sleep(_SETTLE_SECONDS)
             memory = (box.resident() - empty) / (spread.readers * spread.each)

@@ -55,14 +55,14 @@ fabrics.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Line:
+class GrowthLine:
     """``base + slope * n``."""
 
     base: float
     slope: float
 
     @classmethod
-    def through(cls, points: Sequence[tuple[float, float]]) -> Line:
+    def through(cls, points: Sequence[tuple[float, float]]) -> GrowthLine:
         """Fit with the least squares, through two sizes at least."""
         slope, base = statistics.linear_regression(*zip(*points, strict=True))
         return cls(base, slope)
@@ -85,17 +85,17 @@ class Model:
     #: A delivery, by readers of the gateway.
     delivery: tuple[tuple[int, float], ...]
     #: All idle readers: their cost for a second, and their memory; by their number.
-    idle: Line
-    memory: Line
+    idle: GrowthLine
+    memory: GrowthLine
     #: A message to a gateway, without its deliveries.
     arrival: float
     #: A message, by boxes of the region.
-    core: Line
+    core: GrowthLine
     router: float
     #: A message to a box without readers, both of its programs.
     box: float
     #: A message in the region that publishes it, by regions; and in each other one.
-    first: Line
+    first: GrowthLine
     other: float
     #: Messages a second that one router kept up with, storing in Cassandra.
     router_most: float
@@ -109,13 +109,13 @@ class Model:
         _, (*_, control, data, count) = min(parts["topics"], key=lambda step: abs(step[1][-1] - 1))
         return cls(
             delivery=delivery,
-            idle=Line.through([(size, size * values[3]) for size, values in readers]),
-            memory=Line.through([(size, size * values[4]) for size, values in readers]),
+            idle=GrowthLine.through([(size, size * values[3]) for size, values in readers]),
+            memory=GrowthLine.through([(size, size * values[4]) for size, values in readers]),
             arrival=control + data - count * delivery[0][1],
-            core=Line.through([(size, values[1]) for size, values in boxes]),
+            core=GrowthLine.through([(size, values[1]) for size, values in boxes]),
             router=statistics.median(values[2] for _, values in boxes),
             box=statistics.median(values[3] for _, values in boxes),
-            first=Line.through([(size, values[1]) for size, values in regions]),
+            first=GrowthLine.through([(size, values[1]) for size, values in regions]),
             other=statistics.median(values[3] for size, values in regions if size > 1),
             router_most=kept(parts["rate-cassandra"]),
         )
@@ -155,7 +155,7 @@ class Model:
         return free / (self.arrival + readers * self.delivery_at(readers))
 
 
-def foretold(model: Model, parts: Mapping[str, Sequence[Step]]) -> str:
+def predictions(model: Model, parts: Mapping[str, Sequence[Step]]) -> str:
     """Return predictions beside the measurements, as a table in Markdown."""
     ((readers, (topics, rate, cores)),) = parts["mixed-box"]
     ((regions, (boxes, spent)),) = parts["mixed-world"]
@@ -177,8 +177,8 @@ def foretold(model: Model, parts: Mapping[str, Sequence[Step]]) -> str:
     )
     lines = ["| what | foretold | measured | off by |", "| --- | ---: | ---: | ---: |"]
     lines += [
-        f"| {what} | {said:,.{digits}f} | {seen:,.{digits}f} | {(said - seen) / seen:+.0%} |"
-        for what, said, seen, digits in rows
+        f"| {what} | {value:,.{digits}f} | {seen:,.{digits}f} | {(value - seen) / seen:+.0%} |"
+        for what, value, seen, digits in rows
     ]
     return "\n".join(lines) + "\n"
 
@@ -233,7 +233,7 @@ def formulas(model: Model) -> str:
     return "\n".join([*lines, *(f"| {what} | {costs} |" for what, costs in rows)]) + "\n"
 
 
-def document(report: Mapping[str, Any]) -> str:
+def model_text(report: Mapping[str, Any]) -> str:
     """Return all tables; SetupError if a part that is needed wasn't measured."""
     needed = "readers", "topics", "rate-cassandra", "boxes", "regions", "mixed-box", "mixed-world"
     missing = [name for name in needed if "rows" not in report["parts"].get(name, {})]
@@ -241,7 +241,7 @@ def document(report: Mapping[str, Any]) -> str:
         raise SetupError(f"the report lacks {', '.join(missing)}: measure all parts")
     parts = {name: _steps(report["parts"][name]["rows"]) for name in needed}
     model = Model.of(parts)
-    return "\n".join([formulas(model), foretold(model, parts), sizes(model)])
+    return "\n".join([formulas(model), predictions(model, parts), sizes(model)])
 
 
 def _steps(rows: Sequence[Mapping[str, float]]) -> list[Step]:
@@ -272,7 +272,7 @@ def main(report: Path, write: Path | None) -> None:
     """Print the model of ``report``."""
     try:
         measured = json.loads((report / "report.json").read_text(encoding="utf-8"))
-        tables = document(measured)
+        tables = model_text(measured)
         if write is None:
             click.echo(tables, nl=False)
         else:

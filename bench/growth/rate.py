@@ -107,7 +107,7 @@ def _pids(router_pid: int) -> Mapping[str, list[int]]:
 
 async def _offer(
     amqp_url: str,
-    process: router.Router,
+    process: router.BenchRouter,
     pids: Mapping[str, list[int]],
     offered: int,
     seconds: float,
@@ -136,7 +136,7 @@ async def _offer(
         await link.close()
 
 
-def _drained(process: router.Router) -> bool:
+def _drained(process: router.BenchRouter) -> bool:
     """Wait until the router routes no more; return False after the time limit."""
     deadline = time.monotonic() + _DRAINED_WITHIN
     before = -1.0

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from bench.rows import NotMeasured
-from localfabric.plot import Line, Panel, draw
+from localfabric.plot import Panel, PlotLine, draw
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,9 +69,9 @@ class Growth:
         labels = [f"{size:,}" for size, _ in self.steps]
         return draw(self.title, range(len(labels)), panels, labels=labels)
 
-    def _lines(self, unit: str) -> list[Line]:
+    def _lines(self, unit: str) -> list[PlotLine]:
         return [
-            Line(figure.name, [values[column] for _, values in self.steps])
+            PlotLine(figure.name, [values[column] for _, values in self.steps])
             for column, figure in enumerate(self.figures)
             if figure.unit == unit
         ]

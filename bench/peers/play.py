@@ -15,7 +15,7 @@ from typing import Any, Final
 from bench.meter import processor_seconds
 from bench.peers.catalogue import Peer
 from bench.peers.servers import Server
-from bench.programs import Crowd, running_crowd, running_floor
+from bench.programs import BareCrowd, running_crowd, running_floor
 from localfabric.nodes.ports import free_ports
 from newsfabric.errors import NewsfabricError
 
@@ -157,7 +157,7 @@ async def _play_storm(peer: Peer, server: Server, plan: Plan) -> Run:
 @contextlib.asynccontextmanager
 async def _connected(
     peer: Peer, server: Server, plan: Plan, readers: int, source: str = _SOURCE
-) -> AsyncIterator[tuple[Crowd, Mapping[str, Any]]]:
+) -> AsyncIterator[tuple[BareCrowd, Mapping[str, Any]]]:
     """Connect ``readers``; yield the crowd and its first line, with the connection times."""
     async with running_crowd(
         server.port,
@@ -172,18 +172,20 @@ async def _connected(
         events=int(peer.events),
         answers=peer.answers,
     ) as crowd:
-        came = await crowd.said()
+        came = await crowd.next_reply()
         if came["connections"] < readers:
             raise ConnectionError(f"{readers - came['connections']} of {readers} didn't get in")
         yield crowd, came
 
 
-async def _warm_up(server: Server, crowd: Crowd, plan: Plan) -> None:
+async def _warm_up(server: Server, crowd: BareCrowd, plan: Plan) -> None:
     await _publish(server, crowd, plan, _WARM_UP)
     await crowd.ask("report")
 
 
-async def _measured(server: Server, crowd: Crowd, plan: Plan) -> tuple[Mapping[str, Any], float]:
+async def _measured(
+    server: Server, crowd: BareCrowd, plan: Plan
+) -> tuple[Mapping[str, Any], float]:
     """Return the crowd's report of all messages, and the server's processor seconds meanwhile."""
     spent = server.spent()
     await _publish(server, crowd, plan, plan.messages)
@@ -198,7 +200,7 @@ def _found(report: Mapping[str, Any], plan: Plan, **figures: Any) -> Run:
     )
 
 
-async def _publish(server: Server, crowd: Crowd, plan: Plan, messages: int) -> None:
+async def _publish(server: Server, crowd: BareCrowd, plan: Plan, messages: int) -> None:
     """Send each message when it is due, even if earlier ones haven't arrived; wait for the last."""
     gap = plan.seconds / (plan.messages * plan.topics)
     start = time.monotonic() + 0.1
@@ -216,8 +218,8 @@ async def play_floor(plan: Plan) -> Run:
         running_floor(port=port, connections=plan.readers, frame_bytes=plan.size) as floor,
         running_crowd(port, plan.readers, source=_SOURCE) as crowd,
     ):
-        await floor.said()
-        came = await crowd.said()
+        await floor.next_reply()
+        came = await crowd.next_reply()
         gap = int(1000 * plan.seconds / plan.messages)
         await floor.ask(f"{_WARM_UP} 1 {gap}")
         await crowd.has_got(plan.readers * _WARM_UP)

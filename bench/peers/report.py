@@ -68,15 +68,15 @@ def ahead(compared: Compared) -> list[str]:
     """Return the figures in which a peer's median is better than ours, as text."""
     if OURS not in compared.found:
         return []
-    said = []
+    better = []
     for name, runs in compared.found.items():
         if name in (OURS, *OUR_OTHERS, FLOOR):
             continue
         for figure, more in _BETTER.items():
             theirs, our = median(runs, figure), median(compared.found[OURS], figure)
             if theirs is not None and our is not None and (theirs > our if more else theirs < our):
-                said.append(f"{name}: {figure} {theirs:,.3g}, ours {our:,.3g}")
-    return said
+                better.append(f"{name}: {figure} {theirs:,.3g}, ours {our:,.3g}")
+    return better
 
 
 def print_tables(results: Sequence[Compared]) -> None:

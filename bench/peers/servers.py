@@ -17,7 +17,7 @@ from typing import Final
 import jwt
 import psutil
 
-from bench.box import Box, running_box
+from bench.box import BenchBox, running_box
 from bench.meter import processor_seconds, resident_bytes
 from bench.programs import Program, on_server_core, started
 from bench.prose import prose
@@ -87,10 +87,10 @@ async def lines_to(
     words = on_server_core([*command, str(port), *(["deflate"] if deflates else [])])
     async with started(words, dict(os.environ) | dict(environment or {})) as process:
         program = Program(process)
-        await program.said()
+        await program.next_reply()
 
         async def send(topic: int, due_ns: int, size: int) -> None:
-            await program.tell(f"{topic} {payload(due_ns, size)}")
+            await program.send(f"{topic} {payload(due_ns, size)}")
 
         yield Server(port, [process.pid], send)
 
@@ -150,8 +150,8 @@ async def mercure(command: Sequence[str]) -> AsyncIterator[Server]:
                 await _listens(port)
             except TimeoutError:
                 log.seek(0)
-                said = log.read()[-500:].decode(errors="replace")
-                raise ConnectionError(f"Mercure doesn't listen: {said!r}") from None
+                output = log.read()[-500:].decode(errors="replace")
+                raise ConnectionError(f"Mercure doesn't listen: {output!r}") from None
             with _posting(port) as post:
 
                 async def send(topic: int, due_ns: int, size: int) -> None:
@@ -187,7 +187,7 @@ async def newsfabric(engine: str) -> AsyncIterator[Server]:
         yield _of(box)
 
 
-def _of(box: Box) -> Server:
+def _of(box: BenchBox) -> Server:
     async def send(topic: int, due_ns: int, size: int) -> None:
         await box.publish(topic_name(topic), text_bytes=size, due_ns=due_ns)
 

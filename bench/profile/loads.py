@@ -13,7 +13,7 @@ from typing import Any, Final
 import uvloop
 
 from bench import connect, router
-from bench.box import Box, running_box, subscribe_verb
+from bench.box import BenchBox, running_box, subscribe_verb
 from bench.delivery import GAP_SECONDS, READERS
 from bench.profile.recording import Perf, PySpy, Recorder
 from bench.programs import ROOT, build, off_the_server_core, running_crowd
@@ -31,7 +31,7 @@ async def _delivery(recorder: Recorder, seconds: float) -> None:
         running_box("native") as box,
         running_crowd(box.port, READERS, source="127.0.0.12", say=subscribe_verb()) as crowd,
     ):
-        await crowd.said()
+        await crowd.next_reply()
         with recorder.recording(*_gateway("delivery", box)):
             end = time.monotonic() + seconds
             while time.monotonic() < end:
@@ -62,7 +62,7 @@ def _router(recorder: Recorder, seconds: float) -> None:
                 time.sleep(_LOOK_SECONDS)
 
 
-def _gateway(load: str, box: Box) -> tuple[PySpy, Perf]:
+def _gateway(load: str, box: BenchBox) -> tuple[PySpy, Perf]:
     control, data = box.pids
     return (
         PySpy(f"{load}-control-plane", control),

@@ -80,15 +80,15 @@ class Profiler(abc.ABC):
         self._process: subprocess.Popen[bytes] | None = None
         self._trouble = "wasn't started"
         self._began = 0.0, 0.0
-        self._data, self._said = Path(), Path()
+        self._data, self._output = Path(), Path()
 
     @abc.abstractmethod
     def command(self, data: Path) -> list[str]:
         """Return the command; it samples the process until interrupted, then writes ``data``."""
 
     @abc.abstractmethod
-    def looks(self, data: Path, said: str) -> bool:
-        """Return whether sampling has begun; ``said`` is the profiler's whole output."""
+    def has_begun(self, data: Path, output: str) -> bool:
+        """Return whether sampling has begun; ``output`` is the profiler's whole output."""
 
     @abc.abstractmethod
     def fold(self, data: Path) -> str:
@@ -100,18 +100,18 @@ class Profiler(abc.ABC):
 
     def start(self, folder: Path) -> None:
         """Return when sampling has begun. If it can't begin, :meth:`folded` will say why."""
-        self._data, self._said = (folder / f"{self.name}.{end}" for end in ("data", "said"))
+        self._data, self._output = (folder / f"{self.name}.{end}" for end in ("data", "output"))
         command = self.command(self._data)
         if shutil.which(command[0]) is None:
             self._trouble = f"isn't on the PATH; {self.hint}"
         else:
-            with self._said.open("wb") as said:
+            with self._output.open("wb") as output:
                 # A session of its own: Ctrl-C is for this process, which then signals the profiler.
                 self._process = subprocess.Popen(
-                    command, stdout=said, stderr=said, start_new_session=True
+                    command, stdout=output, stderr=output, start_new_session=True
                 )
             deadline = time.monotonic() + _PATIENCE
-            while not self.looks(self._data, self._text()) and time.monotonic() < deadline:
+            while not self.has_begun(self._data, self._text()) and time.monotonic() < deadline:
                 if self._process.poll() is not None:
                     break
                 time.sleep(0.02)
@@ -141,7 +141,7 @@ class Profiler(abc.ABC):
         return self.fold(self._data)
 
     def _text(self) -> str:
-        return self._said.read_text("utf-8", "replace")
+        return self._output.read_text("utf-8", "replace")
 
 
 class PySpy(Profiler):
@@ -157,9 +157,9 @@ class PySpy(Profiler):
         how = ("--format", "raw", "--nolineno", "--native")
         return [str(TOOLS / "py-spy"), "record", *to, *how]
 
-    def looks(self, data: Path, said: str) -> bool:
-        """See :meth:`Profiler.looks`: py-spy prints a line."""
-        return "Sampling process" in said
+    def has_begun(self, data: Path, output: str) -> bool:
+        """See :meth:`Profiler.has_begun`: py-spy prints a line."""
+        return "Sampling process" in output
 
     def fold(self, data: Path) -> str:
         """See :meth:`Profiler.fold`; stacks that only wait are left out."""
@@ -181,8 +181,8 @@ class Perf(Profiler):
         to = ("--pid", str(self.pid), "--output", str(data))
         return ["perf", "record", *to, "--freq", _PERF_RATE, "--call-graph", "fp"]
 
-    def looks(self, data: Path, said: str) -> bool:
-        """See :meth:`Profiler.looks`: the data file exists."""
+    def has_begun(self, data: Path, output: str) -> bool:
+        """See :meth:`Profiler.has_begun`: the data file exists."""
         return data.exists()
 
     def fold(self, data: Path) -> str:
@@ -241,9 +241,11 @@ class Recorder:
         (self._folder / "costs.json").write_text(text + "\n", encoding="utf-8")
 
 
-def why(said: str) -> str:
+def why(output: str) -> str:
     """Return the reason in the output of a program that failed, in one line."""
-    lines = [line.strip() for line in said.partition("Error:")[2].splitlines() or said.splitlines()]
+    lines = [
+        line.strip() for line in output.partition("Error:")[2].splitlines() or output.splitlines()
+    ]
     return next((line for line in lines if line), "it says nothing")
 
 
@@ -254,5 +256,5 @@ def _run(command: Sequence[str], output: Path, *, text: str = "") -> None:
             command, input=text.encode(), stdout=file, stderr=subprocess.PIPE, check=False
         )
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace")
-        raise SetupError(f"{Path(command[0]).name} failed ({why(said)})")
+        error = done.stderr.decode("utf-8", "replace")
+        raise SetupError(f"{Path(command[0]).name} failed ({why(error)})")

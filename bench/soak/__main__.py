@@ -32,8 +32,8 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from bench.soak.messages import STEADY, TABLE, Router, line_of, tick_line
-from bench.soak.processes import ControlPlane, Dataplane, Sample, look_at
+from bench.soak.messages import STEADY, TABLE, NumberingRouter, line_of, tick_line
+from bench.soak.processes import ControlPlane, Dataplane, ProcessSample, sample_of
 from bench.soak.readers import Steady, Visitors
 from newsfabric.store.sqlite import SqliteStore
 
@@ -65,7 +65,7 @@ class Check:
     good: bool
 
 
-def memory(what: str, samples: Sequence[Sample]) -> Check:
+def memory(what: str, samples: Sequence[ProcessSample]) -> Check:
     """Check that memory stayed flat; see the module's docstring."""
     if len(samples) < 4:
         return Check(what, "?", "too short to judge", True)
@@ -77,7 +77,7 @@ def memory(what: str, samples: Sequence[Sample]) -> Check:
     return Check(what, f"{before / 2**20:.1f} MiB", f"{after / 2**20:.1f} MiB", good)
 
 
-def descriptors(what: str, before: Sample, after: Sample) -> Check:
+def descriptors(what: str, before: ProcessSample, after: ProcessSample) -> Check:
     """Check that no more descriptors are open than at first, but for a few."""
     good = after.descriptors - before.descriptors <= _MORE_DESCRIPTORS
     return Check(what, str(before.descriptors), str(after.descriptors), good)
@@ -91,13 +91,13 @@ class Soak:
         self._seconds = minutes * 60
         self._rng = random.Random(seed)
         self._dataplane = Dataplane(folder, "--threads", "2")
-        self._router = Router()
+        self._router = NumberingRouter()
         self._store = SqliteStore(folder / "store.sqlite", TABLE)
         # Control planes that live; the last one is attached.
         self._planes: list[ControlPlane] = []
         self._started = time.monotonic()
-        self._samples: list[Sample] = []
-        self._plane_samples: list[Sample] = []
+        self._samples: list[ProcessSample] = []
+        self._plane_samples: list[ProcessSample] = []
         self._counts: collections.Counter[str] = collections.Counter()
         self._published = 0
         self._checks: list[Check] = []
@@ -118,7 +118,7 @@ class Soak:
             await asyncio.gather(*(reader.ready.wait() for reader in readers))
         publishing = asyncio.create_task(self._publish())
         await asyncio.sleep(2)
-        before = look_at(self._dataplane.process.pid, 0)
+        before = sample_of(self._dataplane.process.pid, 0)
         visiting = [asyncio.create_task(self._visit()) for _ in range(_VISITORS)]
         killing = asyncio.create_task(self._kill())
         await self._sample()
@@ -129,12 +129,12 @@ class Soak:
         pid = self._dataplane.process.pid
         self._checks = [
             memory("data plane, memory", self._samples),
-            descriptors("data plane, descriptors", before, look_at(pid, self._elapsed)),
+            descriptors("data plane, descriptors", before, sample_of(pid, self._elapsed)),
             memory("control plane, memory", self._plane_samples),
             descriptors(
                 "control plane, descriptors",
                 self._plane_first,
-                look_at(self._planes[-1].pid, self._elapsed),
+                sample_of(self._planes[-1].pid, self._elapsed),
             ),
             self._all_got(readers),
             self._dataplane_lives(),
@@ -172,7 +172,7 @@ class Soak:
         plane = await ControlPlane.start(settings, self._folder / "control-planes.log")
         self._planes.append(plane)
         await plane.ready()
-        self._plane_first = look_at(plane.pid, self._elapsed)
+        self._plane_first = sample_of(plane.pid, self._elapsed)
         self._plane_samples.clear()
 
     async def _publish(self) -> None:
@@ -225,17 +225,17 @@ class Soak:
 
     async def _sample(self) -> None:
         every = min(5.0, self._seconds / 60)
-        said = 0.0
+        printed_at = 0.0
         while self._elapsed < self._seconds and self._dataplane.trouble is None:
             await asyncio.sleep(every)
-            self._samples.append(look_at(self._dataplane.process.pid, self._elapsed))
+            self._samples.append(sample_of(self._dataplane.process.pid, self._elapsed))
             if self._elapsed > self._seconds / 2 and self._planes:
-                self._plane_samples.append(look_at(self._planes[-1].pid, self._elapsed))
-            if self._elapsed - said >= 30:
-                said = self._elapsed
-                self._say()
+                self._plane_samples.append(sample_of(self._planes[-1].pid, self._elapsed))
+            if self._elapsed - printed_at >= 30:
+                printed_at = self._elapsed
+                self._print_progress()
 
-    def _say(self) -> None:
+    def _print_progress(self) -> None:
         last = self._samples[-1]
         plane = self._plane_samples[-1].rss / 2**20 if self._plane_samples else 0
         print(

@@ -23,7 +23,7 @@ TABLE: Final = TopicTable(
 )
 
 
-class Router:
+class NumberingRouter:
     """Numbers messages as a router does. Times are of its own clock, a new millisecond for each."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ def line_of(envelope: Envelope) -> bytes:
     return _line(encode(envelope, low=envelope.seq - 1))
 
 
-def tick_line(router: Router | None = None) -> bytes:
+def tick_line(router: NumberingRouter | None = None) -> bytes:
     """Return a tick of ``router``, all of whose numbers are settled; without one, a tick of another
     router that routes nothing."""
     name, epoch, seq = ("ticker", 1, 0) if router is None else ("soak", router.epoch, router.seq)

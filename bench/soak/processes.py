@@ -22,7 +22,7 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Sample:
+class ProcessSample:
     """Memory and descriptors of a process at ``at`` (seconds since the start of the soak)."""
 
     at: float
@@ -30,7 +30,7 @@ class Sample:
     descriptors: int
 
 
-def look_at(pid: int, at: float) -> Sample:
+def sample_of(pid: int, at: float) -> ProcessSample:
     """Measure memory and open descriptors of ``pid``, of all its threads' tables.
 
     Threads that share a table are counted several times; this is harmless, as only changes matter.
@@ -41,7 +41,7 @@ def look_at(pid: int, at: float) -> Sample:
         # A thread may end meanwhile.
         with contextlib.suppress(OSError):
             descriptors += len(os.listdir(task / "fd"))
-    return Sample(at, resident, descriptors)
+    return ProcessSample(at, resident, descriptors)
 
 
 class Dataplane:

@@ -118,9 +118,9 @@ class Visitors:
         self._kinds: list[Callable[[], Awaitable[None]]] = [
             self.connects_and_resets,
             self.reads_a_little,
-            self.says_a_broken_head,
-            self.says_broken_frames,
-            self.says_half_a_head,
+            self.sends_a_broken_head,
+            self.sends_broken_frames,
+            self.sends_half_a_head,
             self.never_reads,
             self.polls,
             self.streams,
@@ -152,7 +152,7 @@ class Visitors:
             await self._send(sock, frame(b"\x03\xe8", 0x88))
             await self._read(sock, 0.5)
 
-    async def says_a_broken_head(self) -> None:
+    async def sends_a_broken_head(self) -> None:
         """Send TLS, or a request that is wrong, too long or no HTTP."""
         heads = [
             b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
@@ -166,7 +166,7 @@ class Visitors:
             await self._send(sock, self._rng.choice(heads))
             await self._read(sock, 0.2)
 
-    async def says_broken_frames(self) -> None:
+    async def sends_broken_frames(self) -> None:
         """Send frames against RFC 6455: no mask, no UTF-8, a long ping, an open fragment, noise."""
         frames = [
             b"\x81\x05hello",
@@ -183,7 +183,7 @@ class Visitors:
             await self._send(sock, handshake(path) + self._rng.choice(frames))
             await self._read(sock, 0.3)
 
-    async def says_half_a_head(self) -> None:
+    async def sends_half_a_head(self) -> None:
         """Send a request that doesn't end, for three seconds."""
         with await _opened(self._port) as sock:
             await self._send(sock, handshake()[: self._rng.randrange(1, 100)])

@@ -433,7 +433,7 @@ def _check() -> None:
 
 
 @contextlib.contextmanager
-def _errors_told() -> Iterator[None]:
+def _errors_printed() -> Iterator[None]:
     try:
         yield
     except (FleetError, NewsfabricError) as exc:
@@ -442,5 +442,5 @@ def _errors_told() -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    with _errors_told():
+    with _errors_printed():
         cli(prog_name="python -m fleet")

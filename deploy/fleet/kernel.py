@@ -25,7 +25,7 @@ POWER_OFF: Final = signal.SIGRTMIN + 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Box:
+class MachineProcesses:
     """The processes of a machine. An init whose supervisor was killed continues alone."""
 
     supervisor: int | None = None
@@ -37,15 +37,17 @@ class Box:
         return [pid for pid in (self.init, self.supervisor) if pid is not None]
 
 
-def boxes(folder: Path) -> dict[str, Box]:
+def machine_processes(folder: Path) -> dict[str, MachineProcesses]:
     """Return the processes of each machine whose folder is ``folder/NAME``, by NAME."""
-    found: dict[str, Box] = {}
+    found: dict[str, MachineProcesses] = {}
     for pid in _pids():
         with contextlib.suppress(OSError):
             if (name := _supervised(pid, folder)) is not None:
-                found[name] = dataclasses.replace(found.get(name, Box()), supervisor=pid)
+                found[name] = dataclasses.replace(
+                    found.get(name, MachineProcesses()), supervisor=pid
+                )
             elif (name := _initiated(pid, folder)) is not None:
-                found[name] = dataclasses.replace(found.get(name, Box()), init=pid)
+                found[name] = dataclasses.replace(found.get(name, MachineProcesses()), init=pid)
     return found
 
 

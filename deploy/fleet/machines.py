@@ -34,9 +34,9 @@ class Machines:
         self._folders = folders
         self._network = network
 
-    def running(self) -> dict[str, kernel.Box]:
+    def running(self) -> dict[str, kernel.MachineProcesses]:
         """Return the processes of each running machine, by name."""
-        return kernel.boxes(self._folders.machines)
+        return kernel.machine_processes(self._folders.machines)
 
     def with_disks(self) -> list[str]:
         """Return the machines that have a disk, running or not."""

@@ -69,7 +69,7 @@ if command -v chromium >/dev/null; then chromium --version; fi
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Step:
+class PlatformStep:
     """A script of bash that is run in the checkout, for at most ``seconds``."""
 
     name: str
@@ -78,7 +78,7 @@ class Step:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Outcome:
+class PlatformOutcome:
     """The result of a step: its exit code, its duration, and a line of its own summary."""
 
     step: str
@@ -93,7 +93,7 @@ class Platform:
 
     suite: str
     versions: Mapping[str, str]
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[PlatformOutcome]
 
     @property
     def works(self) -> bool:
@@ -111,13 +111,13 @@ def readme_commands(readme: str) -> str:
     return "\n".join([*lines[:-1], "wait $!", lines[-1]])
 
 
-def steps(readme: str, tests: str) -> tuple[Step, ...]:
+def steps(readme: str, tests: str) -> tuple[PlatformStep, ...]:
     """Return all steps, in order. ``tests`` are options of pytest. The first step must work."""
     return (
-        Step("set-up", _INSTALL, 3600),
-        Step("the README's commands", readme_commands(readme), 900),
-        Step("tests marked broker", _BROKERS.format(options=tests), 5400),
-        Step("chaos, 2 client and 3 core brokers a region", _CHAOS, 1200),
+        PlatformStep("set-up", _INSTALL, 3600),
+        PlatformStep("the README's commands", readme_commands(readme), 900),
+        PlatformStep("tests marked broker", _BROKERS.format(options=tests), 5400),
+        PlatformStep("chaos, 2 client and 3 core brokers a region", _CHAOS, 1200),
     )
 
 
@@ -155,7 +155,7 @@ class Machine:
     def __exit__(self, *_: object) -> None:
         self._clear()
 
-    def play(self, step: Step, log: Path) -> Outcome:
+    def play(self, step: PlatformStep, log: Path) -> PlatformOutcome:
         """Run the step with its output in ``log``."""
         begun = time.monotonic()
         with log.open("w") as out:
@@ -171,7 +171,7 @@ class Machine:
             except subprocess.TimeoutExpired:
                 code = 124
         said = summary(log.read_text("utf-8", "replace"))
-        return Outcome(step.name, code, time.monotonic() - begun, said)
+        return PlatformOutcome(step.name, code, time.monotonic() - begun, said)
 
     def ask(self, script: str) -> str:
         """Return the output of a short script."""
@@ -220,16 +220,16 @@ def play(folders: Folders, suites: Iterable[str], report: Path, tests: str, say:
     for suite in suites:
         platforms.append(_play_one(folders, suite, planned, report, say))
         (report / "report.md").write_text(table(platforms))
-        (report / "report.json").write_text(json.dumps(document(platforms), indent=1) + "\n")
+        (report / "report.json").write_text(json.dumps(documents(platforms), indent=1) + "\n")
     return all(platform.works for platform in platforms)
 
 
 def _play_one(
-    folders: Folders, suite: str, planned: Sequence[Step], report: Path, say: Say
+    folders: Folders, suite: str, planned: Sequence[PlatformStep], report: Path, say: Say
 ) -> Platform:
     image = Image(folders, suite, say)
     image.build_base()
-    outcomes: list[Outcome] = []
+    outcomes: list[PlatformOutcome] = []
     versions: dict[str, str] = {}
     with Machine(folders, suite, image) as machine:
         for number, step in enumerate(planned, 1):
@@ -247,9 +247,9 @@ def _play_one(
     return Platform(suite, versions, outcomes)
 
 
-def versions_in(said: str) -> dict[str, str]:
+def versions_in(output: str) -> dict[str, str]:
     """Return a mapping of name to version, from lines of the two."""
-    pairs = (line.partition(" ") for line in said.splitlines())
+    pairs = (line.partition(" ") for line in output.splitlines())
     return {name: version.strip() for name, _, version in pairs}
 
 
@@ -266,15 +266,15 @@ def table(platforms: Iterable[Platform]) -> str:
         versions = ", ".join(f"{name} {is_}" for name, is_ in platform.versions.items())
         for outcome in platform.outcomes:
             result = "works" if outcome.code == 0 else f"exit code {outcome.code}"
-            said = f"{result}: {outcome.said}" if outcome.said else result
+            text = f"{result}: {outcome.said}" if outcome.said else result
             lines.append(
-                f"| {platform.suite} | {versions} | {outcome.step} | {said} "
+                f"| {platform.suite} | {versions} | {outcome.step} | {text} "
                 f"| {outcome.seconds:.0f} |"
             )
     return "\n".join(lines) + "\n"
 
 
-def document(platforms: Iterable[Platform]) -> list[dict[str, Any]]:
+def documents(platforms: Iterable[Platform]) -> list[dict[str, Any]]:
     """Return the same for programs."""
     return [dataclasses.asdict(platform) | {"works": platform.works} for platform in platforms]
 

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from observability.grafana import Dashboard, Panel, Query, document, file_name
+from observability.grafana import Dashboard, Panel, Query, file_name, json_of
 
 
 def _panel(title: str, unit: str, *queries: Query, about: str = "") -> Panel:
@@ -568,7 +568,7 @@ DASHBOARDS: Final = (FLEET, REGION, BOX, MESSAGE_PATH, RACES, SHOVELS, STORE)
 
 
 if __name__ == "__main__":
-    made = {file_name(each): document(each) for each in DASHBOARDS}
+    made = {file_name(each): json_of(each) for each in DASHBOARDS}
     if len(sys.argv) == 1:
         json.dump(made, sys.stdout)
     for name, found in made.items() if len(sys.argv) > 1 else ():

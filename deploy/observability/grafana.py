@@ -49,7 +49,7 @@ class Dashboard:
     panels: tuple[Panel, ...]
 
 
-def document(dashboard: Dashboard) -> dict[str, Any]:
+def json_of(dashboard: Dashboard) -> dict[str, Any]:
     """Return the document that Grafana imports (schema 39, Grafana 10 or later)."""
     return {
         "uid": dashboard.uid,

@@ -60,8 +60,8 @@ def build_npm(release: Release) -> str:
         raise Failed(
             f"newsfabric/static isn't what clients/js gives ({', '.join(stale)}): npm run build"
         )
-    said = run([npm, "pack", "--json", "--pack-destination", release.dist], source)
-    packed = json.loads(said[said.index("[\n") :])[0]
+    output = run([npm, "pack", "--json", "--pack-destination", release.dist], source)
+    packed = json.loads(output[output.index("[\n") :])[0]
     return f"{packed['filename']}: {len(packed['files'])} files, {packed['size']} bytes"
 
 

@@ -24,10 +24,10 @@ def audit_python(release: Release) -> str:
         "--progress-spinner",
         "off",
     ]
-    said = run(command, release.work, good=(0, 1))
-    if not said.strip():
+    output = run(command, release.work, good=(0, 1))
+    if not output.strip():
         raise Skipped("pip-audit: the registry didn't answer")
-    return judge_pip_audit(json.loads(said))
+    return judge_pip_audit(json.loads(output))
 
 
 def judge_pip_audit(report: dict[str, Any]) -> str:
@@ -68,11 +68,11 @@ def audit_rust(release: Release) -> str:
     return "cargo deny: no known hole, no crate that was withdrawn"
 
 
-def unreachable(said: str) -> str | None:
+def unreachable(output: str) -> str | None:
     """Return why cargo deny couldn't fetch the advisories; None if it could, whatever they say."""
-    if "failed to fetch advisory database" not in said:
+    if "failed to fetch advisory database" not in output:
         return None
-    reasons = [line for line in said.splitlines() if line.startswith("fatal:")]
+    reasons = [line for line in output.splitlines() if line.startswith("fatal:")]
     return reasons[0].removeprefix("fatal: ") if reasons else "no reason given"
 
 
@@ -88,8 +88,8 @@ def _deny(release: Release, *checks: str) -> None:
 def audit_npm(release: Release) -> str:
     """Run npm audit on clients/js, with its tools for building and testing."""
     npm = need("npm", "install the packages nodejs and npm")
-    said = run([npm, "audit", "--json"], release.root / "clients" / "js", good=(0, 1))
-    return judge_npm_audit(json.loads(said))
+    output = run([npm, "audit", "--json"], release.root / "clients" / "js", good=(0, 1))
+    return judge_npm_audit(json.loads(output))
 
 
 def judge_npm_audit(report: dict[str, Any]) -> str:

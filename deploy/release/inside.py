@@ -102,8 +102,8 @@ def cargo_metadata(root: Path, platforms: Sequence[str] = ()) -> dict[str, Any]:
     """Return cargo's metadata of the workspace with its dependencies; default: this platform."""
     cargo = need("cargo", "`make dataplane` installs Rust")
     if not platforms:
-        said = run(["rustc", "-vV"], root)
-        platforms = [line.split()[1] for line in said.splitlines() if line.startswith("host: ")]
+        output = run(["rustc", "-vV"], root)
+        platforms = [line.split()[1] for line in output.splitlines() if line.startswith("host: ")]
     command = [cargo, "metadata", "--locked", "--format-version", "1"]
     command += [word for one in platforms for word in ("--filter-platform", one)]
     metadata: dict[str, Any] = json.loads(run(command, root))
@@ -112,9 +112,9 @@ def cargo_metadata(root: Path, platforms: Sequence[str] = ()) -> dict[str, Any]:
 
 def vendored_components() -> list[Component]:
     """Return files of others in our packages, which no package manager knows of."""
-    told = tomllib.loads(RULES.read_text(encoding="utf-8"))["vendored"]
+    vendored = tomllib.loads(RULES.read_text(encoding="utf-8"))["vendored"]
     return sorted(
-        Component("npm", name, row["version"], row["licence"]) for name, row in told.items()
+        Component("npm", name, row["version"], row["licence"]) for name, row in vendored.items()
     )
 
 

@@ -34,14 +34,14 @@ class Rules:
         if expression:
             return str(expression)
         classifiers = metadata.get_all("Classifier") or []
-        said = [str((metadata.get_all("License") or [""])[0]).strip()]
-        said += [text for text in classifiers if text.startswith("License ::")]
-        for text in said:
+        declared = [str((metadata.get_all("License") or [""])[0]).strip()]
+        declared += [text for text in classifiers if text.startswith("License ::")]
+        for text in declared:
             if text in self.allowed:
                 return text
             if text in self.texts:
                 return self.texts[text]
-        return said[0]
+        return declared[0]
 
     # The grammar of SPDX: OR binds least. Each function returns a verdict and the tokens left.
 
@@ -70,5 +70,5 @@ class Rules:
 
 def load_rules(path: Path) -> Rules:
     """Return the rules in a TOML file."""
-    told = tomllib.loads(path.read_text(encoding="utf-8"))
-    return Rules(frozenset(told["allowed"]), told["texts"])
+    rules = tomllib.loads(path.read_text(encoding="utf-8"))
+    return Rules(frozenset(rules["allowed"]), rules["texts"])

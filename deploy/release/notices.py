@@ -101,8 +101,8 @@ def linked(metadata: Mapping[str, Any]) -> list[tuple[Component, Path]]:
 
 def standard_library() -> dict[str, Any]:
     """Return Rust's standard library in ``licences.toml``: ``crates`` by name, ``text``, …."""
-    told: dict[str, Any] = tomllib.loads(RULES.read_text(encoding="utf-8"))["standard-library"]
-    return told
+    rules: dict[str, Any] = tomllib.loads(RULES.read_text(encoding="utf-8"))["standard-library"]
+    return rules
 
 
 def unlisted(program: bytes, listed: Iterable[str]) -> list[str]:
@@ -114,11 +114,11 @@ def unlisted(program: bytes, listed: Iterable[str]) -> list[str]:
 def gather(root: Path, work: Path) -> str:
     """Return the right :data:`NOTICES`. Cargo fetches missing crates; ``work`` is for scratch."""
     crates = linked(cargo_metadata(root, PLATFORMS))
-    told = standard_library()
-    crates += _fetched(told["crates"], work / "standard-library")
+    rules = standard_library()
+    crates += _fetched(rules["crates"], work / "standard-library")
     notices = {notice for crate, folder in crates for notice in notices_of(crate, folder)}
-    text = RULES.with_name(told["text"]).read_text(encoding="utf-8")
-    notices.add(Notice(_STANDARD_LIBRARY, told["licence"], told["text"], text))
+    text = RULES.with_name(rules["text"]).read_text(encoding="utf-8")
+    notices.add(Notice(_STANDARD_LIBRARY, rules["licence"], rules["text"], text))
     return compose(notices)
 
 
@@ -140,10 +140,10 @@ def _fetched(versions: Mapping[str, str], folder: Path) -> list[tuple[Component,
 
 def check_notices(release: Release) -> str:
     """Raise Failed if the file differs from the crates, or lacks a crate of the program."""
-    told = standard_library()
+    rules = standard_library()
     if not (release.root / PROGRAM).is_file():
         raise Skipped("the data plane isn't built: `make dataplane`")
-    strangers = unlisted((release.root / PROGRAM).read_bytes(), told["crates"])
+    strangers = unlisted((release.root / PROGRAM).read_bytes(), rules["crates"])
     if strangers:
         raise Failed(
             f"Rust's standard library brings {', '.join(strangers)} into the program: "

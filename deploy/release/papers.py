@@ -32,7 +32,7 @@ def write_sbom_python(release: Release) -> str:
         ],
         release.root,
     )
-    return _said(target)
+    return _components_of(target)
 
 
 def write_sbom_dataplane(release: Release) -> str:
@@ -41,7 +41,7 @@ def write_sbom_dataplane(release: Release) -> str:
     document = cyclonedx("newsfabric-inside-the-wheel", release.version, inside)
     target = release.dist / f"newsfabric-{release.version}.inside.cdx.json"
     target.write_text(json.dumps(document, indent=2) + "\n")
-    return _said(target)
+    return _components_of(target)
 
 
 def write_sbom_npm(release: Release) -> str:
@@ -51,10 +51,10 @@ def write_sbom_npm(release: Release) -> str:
     document = json.loads(run(command, release.root / "clients" / "js"))
     target = release.dist / f"newsfabric-{release.version}.npm.cdx.json"
     target.write_text(json.dumps(document, indent=2) + "\n")
-    return _said(target)
+    return _components_of(target)
 
 
-def _said(path: Path) -> str:
+def _components_of(path: Path) -> str:
     document: dict[str, Any] = json.loads(path.read_text())
     count = len(document.get("components", []))
     return f"{path.name}: {count} components, CycloneDX {document['specVersion']}"

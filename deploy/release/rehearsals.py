@@ -83,9 +83,9 @@ const page = runInNewContext(`${script}; newsfabric`, {});
 console.log(JSON.stringify([typeof connect, typeof page.connect]));
 """
     )
-    said = json.loads(run(["node", "try.mjs"], home, environ=environ))
-    if said != ["function", "function"]:
-        raise Failed(f"connect is {said[0]} in the module and {said[1]} in the script")
+    output = json.loads(run(["node", "try.mjs"], home, environ=environ))
+    if output != ["function", "function"]:
+        raise Failed(f"connect is {output[0]} in the module and {output[1]} in the script")
     return "npm install in an empty project; module and script both have connect()"
 
 
@@ -120,9 +120,9 @@ def rehearse_composer(release: Release) -> str:
     # Up to the line that would send.
     making = example[: example.index("$published =")]
     (home / "try.php").write_text(f"{head}{making}\necho get_class($publisher);\n")
-    said = run(["php", "try.php"], home, environ=environ)
-    if said != "Newsfabric\\Publisher":
-        raise Failed(f"the README's publisher is: {said}")
+    output = run(["php", "try.php"], home, environ=environ)
+    if output != "Newsfabric\\Publisher":
+        raise Failed(f"the README's publisher is: {output}")
     return "composer install in an empty project; the README's publisher is made, nothing sent"
 
 

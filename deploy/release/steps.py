@@ -132,9 +132,9 @@ def run(
     except subprocess.TimeoutExpired as exc:
         raise Failed(f"{words[0]} took longer than {_SECONDS:.0f} s") from exc
     if done.returncode not in good:
-        said = (done.stdout + done.stderr).strip().splitlines()[-_TAIL_LINES:]
+        tail = (done.stdout + done.stderr).strip().splitlines()[-_TAIL_LINES:]
         shown = " ".join([Path(words[0]).name, *words[1:]])
-        raise Failed("\n".join([f"{shown} ended with {done.returncode}", *said]))
+        raise Failed("\n".join([f"{shown} ended with {done.returncode}", *tail]))
     return done.stdout
 
 

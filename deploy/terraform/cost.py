@@ -77,12 +77,12 @@ def tiered(gigabytes: float, tiers: list[dict[str, float]]) -> float:
     return dollars
 
 
-def month(size: dict[str, Any], edge: Edge, told: dict[str, Any]) -> Month:
+def month(size: dict[str, Any], edge: Edge, inputs: dict[str, Any]) -> Month:
     """Return the month of one of ``told["size"]``, with readers connecting by ``edge``."""
-    use, network, hours = told["use"], told["network"], told["use"]["hours"]
+    use, network, hours = inputs["use"], inputs["network"], inputs["use"]["hours"]
     readers = size["readers"]
     mean = readers * use["mean_share"]
-    per_box = told["per_box"][edge]
+    per_box = inputs["per_box"][edge]
     regions = use["regions"]
     peak = boxes(readers, use, per_box)
     average = boxes(mean, use, per_box)
@@ -100,15 +100,15 @@ def month(size: dict[str, Any], edge: Edge, told: dict[str, Any]) -> Month:
         boxes_at_peak=peak,
         boxes_on_average=average,
         costs={
-            "boxes": regions * average * _machine(told, size["box"], told["box"]["volume_gb"]),
+            "boxes": regions * average * _machine(inputs, size["box"], inputs["box"]["volume_gb"]),
             "brokers and store": sum(
-                each["number"] * _machine(told, each["machine"], _ROOT_GB) + _data(told, each)
+                each["number"] * _machine(inputs, each["machine"], _ROOT_GB) + _data(inputs, each)
                 for each in fixed
             ),
             "traffic out": tiered(out_gb, network["out"]),
-            "balancers": regions * _balancers(mean, edge, told),
+            "balancers": regions * _balancers(mean, edge, inputs),
             "addresses": addresses * network["public_address_hour"] * hours,
-            "the rest": _rest(told),
+            "the rest": _rest(inputs),
         },
     )
 
@@ -123,15 +123,15 @@ def fan_out_seconds(readers: float, box: dict[str, Any]) -> float:
     return float(readers * box["delivery_us"] / 1e6 / box["cores"])
 
 
-def sizing(told: dict[str, Any]) -> str:
+def sizing(inputs: dict[str, Any]) -> str:
     """Return the load and memory of readers on one box, as a table in Markdown."""
-    box = told["box"]
+    box = inputs["box"]
     lines = [
         "| readers on a box | cores busy at 0.1, 1, 3 messages/s for each | one message to all | "
         "memory of the data plane, all logged in |",
         "| ---: | ---: | ---: | ---: |",
     ]
-    for readers in sorted(told["per_box"].values()):
+    for readers in sorted(inputs["per_box"].values()):
         cores = ", ".join(f"{cores_busy(readers, rate, box):.2f}" for rate in (0.1, 1, 3))
         lines.append(
             f"| {readers:,} | {cores} of {box['cores']} | {fan_out_seconds(readers, box):.2f} s | "
@@ -145,13 +145,13 @@ def _machines(size: dict[str, Any], use: dict[str, Any]) -> list[dict[str, Any]]
     return [size["client"], size["core"], size["store"]] * use["regions"] + [size["proxy"]]
 
 
-def _machine(told: dict[str, Any], machine: str, gb: float) -> float:
-    hour = told["machine_hour"][machine] * told["use"]["hours"]
-    return float(hour + gb * told["volume"]["gb_month"] + told["small"]["monitoring_month"])
+def _machine(inputs: dict[str, Any], machine: str, gb: float) -> float:
+    hour = inputs["machine_hour"][machine] * inputs["use"]["hours"]
+    return float(hour + gb * inputs["volume"]["gb_month"] + inputs["small"]["monitoring_month"])
 
 
-def _data(told: dict[str, Any], cluster: dict[str, Any]) -> float:
-    volume = told["volume"]
+def _data(inputs: dict[str, Any], cluster: dict[str, Any]) -> float:
+    volume = inputs["volume"]
     each = (
         cluster["gb"] * volume["gb_month"]
         + (cluster.get("iops", _FREE_IOPS) - _FREE_IOPS) * volume["iops_month"]
@@ -166,9 +166,9 @@ def _out_per_second(readers: float, use: dict[str, Any]) -> float:
     return float(readers * (each + use["heartbeat_bytes"] / use["heartbeat_seconds"]))
 
 
-def _balancers(mean: float, edge: Edge, told: dict[str, Any]) -> float:
+def _balancers(mean: float, edge: Edge, inputs: dict[str, Any]) -> float:
     """Return the cost of the balancers of one region."""
-    price, use = told["balancer"], told["use"]
+    price, use = inputs["balancer"], inputs["use"]
     hourly = price["hour"] + price["desks_unit_hour"]
     if edge == "nlb":
         here = mean / use["regions"]
@@ -181,9 +181,9 @@ def _balancers(mean: float, edge: Edge, told: dict[str, Any]) -> float:
     return float(hourly * use["hours"])
 
 
-def _rest(told: dict[str, Any]) -> float:
+def _rest(inputs: dict[str, Any]) -> float:
     """Return costs independent of readers: DNS, secrets, alarms, endpoints, traffic of regions."""
-    small, use, network = told["small"], told["use"], told["network"]
+    small, use, network = inputs["small"], inputs["use"], inputs["network"]
     regions = use["regions"]
     seconds = use["hours"] * 3600
     between = use["published_per_second"] * use["published_bytes"] * seconds / _GB
@@ -199,9 +199,9 @@ def _rest(told: dict[str, Any]) -> float:
     )
 
 
-def months(told: dict[str, Any]) -> list[Month]:
+def months(inputs: dict[str, Any]) -> list[Month]:
     """Return the months of every size, by each edge."""
-    return [month(size, edge, told) for size in told["size"] for edge in EDGES]
+    return [month(size, edge, inputs) for size in inputs["size"] for edge in EDGES]
 
 
 def table(found: list[Month]) -> str:
@@ -228,11 +228,11 @@ def _dollars(amount: float) -> str:
     return f"{round(amount, -1):,.0f}"
 
 
-def with_tables(text: str, told: dict[str, Any]) -> str:
+def with_tables(text: str, inputs: dict[str, Any]) -> str:
     """Return ``text`` with both tables between the two marks."""
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
-    return f"{before}{BEGIN}\n{sizing(told)}\n{table(months(told))}\n{END}{after}"
+    return f"{before}{BEGIN}\n{sizing(inputs)}\n{table(months(inputs))}\n{END}{after}"
 
 
 @click.command()
@@ -246,15 +246,15 @@ def with_tables(text: str, told: dict[str, Any]) -> str:
 @click.option("--write", is_flag=True, help="Write the tables in README.md anew.")
 def main(*, prices: Path, as_json: bool, write: bool) -> None:
     """Say what a month costs, by size."""
-    told = tomllib.loads(prices.read_text())
-    found = months(told)
+    inputs = tomllib.loads(prices.read_text())
+    found = months(inputs)
     if as_json:
         documents = [{**dataclasses.asdict(each), "total": each.total} for each in found]
         click.echo(json.dumps(documents, indent=2))
     elif write:
-        README.write_text(with_tables(README.read_text(), told))
+        README.write_text(with_tables(README.read_text(), inputs))
     else:
-        click.echo(f"{sizing(told)}\n{table(found)}", nl=False)
+        click.echo(f"{sizing(inputs)}\n{table(found)}", nl=False)
 
 
 if __name__ == "__main__":

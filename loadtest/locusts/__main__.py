@@ -20,7 +20,7 @@ from typing import Final
 
 from bench.programs import build
 from bench.world import world_at
-from loadtest.locusts.options import ARGUMENTS, OptionError, Options, checked
+from loadtest.locusts.options import ARGUMENTS, LocustOptions, OptionError, checked
 from localfabric.world.issuer import issue
 from localfabric.world.layout import WorldLayout
 from localfabric.world.state import read_running, state_path
@@ -117,7 +117,7 @@ def _targets(layout: WorldLayout, folder: Path) -> dict[str, str]:
 
 def _run(
     arguments: argparse.Namespace,
-    options: Options,
+    options: LocustOptions,
     given: dict[str, object],
     for_locust: Sequence[str],
 ) -> int:

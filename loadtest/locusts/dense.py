@@ -48,7 +48,7 @@ class CrowdGoneError(Exception):
     """The process has ended, or doesn't reply."""
 
 
-class Crowd:
+class CrowdProcess:
     """The process. Greenlets may ask concurrently, and be killed while they wait."""
 
     def __init__(self, arguments: list[str]) -> None:
@@ -100,11 +100,11 @@ class DenseReaders(User):
     def read(self) -> None:
         """Run the readers, until locust ends this user."""
         self.run_now: Run = current()
-        self.crowd: Crowd | None = None
+        self.crowd: CrowdProcess | None = None
         self.run_now.dense_records.add(self.records)
         self.run_now.cuts.add(self._storm)
         try:
-            self.crowd = Crowd(self._command())
+            self.crowd = CrowdProcess(self._command())
             self._watch(self.crowd)
         except CrowdGoneError as exc:
             self.environment.stats.log_error("connect", DENSE, str(exc))
@@ -150,7 +150,7 @@ class DenseReaders(User):
             self.crowd.end()
             self.crowd = None
 
-    def _watch(self, crowd: Crowd) -> None:
+    def _watch(self, crowd: CrowdProcess) -> None:
         """Keep as many readers as the shape wants, and pass their reports to locust."""
         there, due = 0, time.monotonic()
         while True:

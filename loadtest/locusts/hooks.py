@@ -28,9 +28,9 @@ from locust.runners import (
 
 from loadtest.locusts import shapes, state
 from loadtest.locusts.dense import DenseReaders
-from loadtest.locusts.options import ARGUMENTS, READERS, OptionError, Options, checked
+from loadtest.locusts.options import ARGUMENTS, READERS, LocustOptions, OptionError, checked
 from loadtest.locusts.publishers import AmqpPublisher, HttpPublisher
-from loadtest.locusts.report import Row, Sample, write_report
+from loadtest.locusts.report import LocustSample, Row, write_report
 from loadtest.locusts.users import (
     AnonymousReader,
     FallbackReader,
@@ -58,8 +58,8 @@ class _Test:
     """The run in the process that decides: the master, or the only one."""
 
     def __init__(self) -> None:
-        self.options: Options | None = None
-        self.samples: list[Sample] = []
+        self.options: LocustOptions | None = None
+        self.samples: list[LocustSample] = []
         self.records: dict[str, dict[str, Any]] = {}
         self.finished = True
         #: Worker → its dense readers that are present.
@@ -170,7 +170,7 @@ def _started(environment: Any, **_more: Any) -> None:
         _test.sampler = gevent.spawn(_sample, environment)
 
 
-def _user_classes(options: Options) -> list[type[User]]:
+def _user_classes(options: LocustOptions) -> list[type[User]]:
     """Return the kinds of users with at least one user."""
     readers = (user for name, user in _READERS.items() if options.mix.get(name))
     others = {
@@ -268,7 +268,7 @@ def _finish(environment: Any) -> None:
     document = get_html_report(environment, show_download_link=False)
     (folder / "locust.html").write_text(document, encoding="utf-8")
     write_report(folder, options, _test.samples, found, broken, _rows(environment))
-    _say_end(found, broken, folder)
+    _print_end(found, broken, folder)
 
 
 def _gather(runner: Any) -> int:
@@ -285,7 +285,7 @@ def _gather(runner: Any) -> int:
     return len(_test.workers - _test.records.keys())
 
 
-def _say_end(found: Census, broken: list[str], folder: Path) -> None:
+def _print_end(found: Census, broken: list[str], folder: Path) -> None:
     for text in broken:
         echo(f"not kept: {text}")
     echo(
@@ -312,7 +312,7 @@ def _sample(environment: Any) -> None:
     every = WORKER_REPORT_INTERVAL if master else 1.0
     began = time.monotonic()
     before: dict[str, int] = {}
-    said = 0.0
+    printed_at = 0.0
     while True:
         gevent.sleep(every)
         entries = environment.stats.entries
@@ -329,7 +329,7 @@ def _sample(environment: Any) -> None:
                 slowest.setdefault(what, []).append((shares[0], shares[1]))
         users = runner.reported_user_classes_count if master else runner.user_classes_count
         dense = _dense_there(runner) if master else _dense_here()
-        sample = Sample(
+        sample = LocustSample(
             at=time.monotonic() - began,
             readers=sum(users.get(name, 0) for name in READERS) + dense,
             **{
@@ -344,8 +344,8 @@ def _sample(environment: Any) -> None:
         )
         before = totals
         _test.samples.append(sample)
-        if sample.at >= said + _SAY_EVERY:
-            said = sample.at
+        if sample.at >= printed_at + _SAY_EVERY:
+            printed_at = sample.at
             p50, p99 = sample.delay_ms
             echo(
                 f"{sample.at:6.0f} s  {sample.readers} readers, {sample.receive:.0f} received/s, "

@@ -56,7 +56,7 @@ class Argument:
         return "--" + self.name.replace("_", "-")
 
 
-#: All options; each field of :class:`Options` is one.
+#: All options; each field of :class:`LocustOptions` is one.
 ARGUMENTS: Final = (
     Argument("shape", "breaking_news", "How many readers and messages, when.", SHAPES),
     Argument("readers", 300, "Readers at most, of the kinds in --mix."),
@@ -95,7 +95,7 @@ ARGUMENTS: Final = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class LocustOptions:
     """The checked options of a test; see :data:`ARGUMENTS`."""
 
     shape: str
@@ -136,10 +136,10 @@ class Options:
         return -(-self.dense // self.dense_users) if self.dense else 0
 
 
-def checked(given: Mapping[str, Any]) -> Options:
+def checked(given: Mapping[str, Any]) -> LocustOptions:
     """Return the options in ``given``, texts or values, else defaults; or raise OptionError."""
     given = {one.name: given.get(one.name, one.default) for one in ARGUMENTS}
-    options = Options(
+    options = LocustOptions(
         shape=_choice(given, "shape", SHAPES),
         readers=_whole(given, "readers", 0, MAX_READERS),
         dense=_whole(given, "dense", 0, MAX_READERS),

@@ -12,9 +12,9 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from loadtest.locusts.options import Options
+from loadtest.locusts.options import LocustOptions
 from loadtest.records import Census
-from localfabric.plot import Line, Panel, draw
+from localfabric.plot import Panel, PlotLine, draw
 
 #: Event, kind of user, count, failures; p50, p99 and maximum in ms.
 Row = tuple[str, str, int, int, float, float, float]
@@ -29,7 +29,7 @@ _STYLE: Final = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class LocustSample:
     """A moment: events per second, and p50 and p99 of the last ten seconds (ms; slowest kind)."""
 
     at: float
@@ -55,8 +55,8 @@ def summary(found: Census, broken: Sequence[str]) -> str:
 
 def write_report(
     folder: Path,
-    options: Options,
-    samples: Sequence[Sample],
+    options: LocustOptions,
+    samples: Sequence[LocustSample],
     found: Census,
     broken: Sequence[str],
     rows: Sequence[Row],
@@ -82,38 +82,38 @@ def write_report(
     (folder / "report.html").write_text(page + "\n", encoding="utf-8")
 
 
-def plot(samples: Sequence[Sample], title: str) -> str:
+def plot(samples: Sequence[LocustSample], title: str) -> str:
     """Return the plots of all seconds, as SVG."""
     times = [sample.at for sample in samples]
     panels = [
-        Panel("readers", [Line("readers", [s.readers for s in samples])]),
-        Panel("connects a second", [Line("connects", [s.connect for s in samples])]),
+        Panel("readers", [PlotLine("readers", [s.readers for s in samples])]),
+        Panel("connects a second", [PlotLine("connects", [s.connect for s in samples])]),
         Panel(
             "deliveries a second",
             [
-                Line("live", [s.receive for s in samples]),
-                Line("after a resume", [s.resume for s in samples]),
+                PlotLine("live", [s.receive for s in samples]),
+                PlotLine("after a resume", [s.resume for s in samples]),
             ],
         ),
         Panel(
             "delay from publish to receive, ms",
             [
-                Line("p50", [s.delay_ms[0] for s in samples]),
-                Line("p99", [s.delay_ms[1] for s in samples]),
+                PlotLine("p50", [s.delay_ms[0] for s in samples]),
+                PlotLine("p99", [s.delay_ms[1] for s in samples]),
             ],
         ),
         Panel(
             "connect time, ms",
             [
-                Line("p50", [s.connect_ms[0] for s in samples]),
-                Line("p99", [s.connect_ms[1] for s in samples]),
+                PlotLine("p50", [s.connect_ms[0] for s in samples]),
+                PlotLine("p99", [s.connect_ms[1] for s in samples]),
             ],
         ),
         Panel(
             "what went wrong, a second",
             [
-                Line("doubled", [s.doubled for s in samples]),
-                Line("failures", [s.failures for s in samples]),
+                PlotLine("doubled", [s.doubled for s in samples]),
+                PlotLine("failures", [s.failures for s in samples]),
             ],
         ),
     ]
@@ -122,8 +122,8 @@ def plot(samples: Sequence[Sample], title: str) -> str:
 
 def _page(
     at: str,
-    options: Options,
-    samples: Sequence[Sample],
+    options: LocustOptions,
+    samples: Sequence[LocustSample],
     found: Census,
     broken: Sequence[str],
     rows: Sequence[Row],

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from loadtest.locusts.options import Options
+from loadtest.locusts.options import LocustOptions
 
 _FEW: Final = 0.2
 _NEWS: Final = 4.0
@@ -28,7 +28,7 @@ _LATEST: Final = 120.0
 _BREAKS, _ALL, _LEAVING, _LEFT = 0.3, 0.4, 0.8, 0.9
 
 
-def readers_at(options: Options, at: float, quiet: float) -> int | None:
+def readers_at(options: LocustOptions, at: float, quiet: float) -> int | None:
     """Return the number of readers to have; None when the test is over.
 
     ``quiet``: seconds since a message last arrived. Example: with 120 s and 10 s to settle, and
@@ -41,16 +41,16 @@ def readers_at(options: Options, at: float, quiet: float) -> int | None:
     return min(options.readers, max(1, round(options.readers * _share(options, at))))
 
 
-def dense_at(options: Options, at: float) -> int:
+def dense_at(options: LocustOptions, at: float) -> int:
     """Return the number of readers that each crowd is to have."""
     return round(options.dense_each * _share(options, at))
 
 
-def _share(options: Options, at: float) -> float:
+def _share(options: LocustOptions, at: float) -> float:
     return _CURVES[options.shape](min(at / options.seconds, 1.0))
 
 
-def messages_at(options: Options, at: float) -> float:
+def messages_at(options: LocustOptions, at: float) -> float:
     """Return messages a second of all publishers together; 0 in the time to settle."""
     if at >= options.seconds:
         return 0.0
@@ -62,7 +62,7 @@ def messages_at(options: Options, at: float) -> float:
     return options.messages
 
 
-def storms(options: Options) -> tuple[float, ...]:
+def storms(options: LocustOptions) -> tuple[float, ...]:
     """Return the times at which every connection is cut."""
     if options.shape != "reconnect_storm":
         return ()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from loadtest.locusts import shapes
-from loadtest.locusts.options import OptionError, Options
+from loadtest.locusts.options import LocustOptions, OptionError
 from loadtest.records import Identities, PublisherRecord, ReaderRecord
 
 _MAX_TOKENS: Final = 100_000
@@ -24,7 +24,7 @@ _MAX_TOKEN_BYTES: Final = 8192
 class Run:
     """A test in one process. ``users`` have a token each; secrets are only kept here."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: LocustOptions) -> None:
         self.options = options
         self.tokens = read_tokens(options.tokens_file)
         self.users = [user_of(token) for token in self.tokens]
@@ -92,7 +92,7 @@ class Run:
 _current: Run | None = None
 
 
-def begin(options: Options) -> Run:
+def begin(options: LocustOptions) -> Run:
     """Begin a new run in place of the old one. OptionError for files that can't be read."""
     global _current
     _current = Run(options)

@@ -14,7 +14,7 @@ import gevent
 from locust import User, events, task
 
 from loadtest.locusts.state import Run, current
-from loadtest.locusts.wire import Connection, Disconnected, Push, connect, endpoints
+from loadtest.locusts.wire import Disconnected, Push, WireConnection, connect, endpoints
 from loadtest.records import BODY_FIELD, ReaderRecord
 
 # Of a SlowReader's socket: the kernel rounds up to the least that it allows.
@@ -55,7 +55,7 @@ class _Reader(User):
     def begin(self) -> None:
         """Prepare the reader before its first connection."""
 
-    def between(self, connection: Connection) -> None:
+    def between(self, connection: WireConnection) -> None:
         """Act between two looks at the connection; raise Disconnected to leave it."""
 
     @property
@@ -84,7 +84,7 @@ class _Reader(User):
             wait = lost.after
         return min(wait, _MOST_WAIT) + random.uniform(0, _WAIT_AGAIN)
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> WireConnection:
         self.waits_for = set(self.topics)
         self.here_since = time.time_ns()
         options = self.run_now.options
@@ -98,7 +98,7 @@ class _Reader(User):
             receive_bytes=self.receive_bytes,
         )
 
-    def _subscribe(self, connection: Connection) -> None:
+    def _subscribe(self, connection: WireConnection) -> None:
         if self.login is not None:
             connection.send({"action": "login", "token": self.login[1]})
         for topic in self.topics:
@@ -107,9 +107,9 @@ class _Reader(User):
                 verb["position"] = self.positions[topic]
             connection.send(verb)
 
-    def _take_all(self, connection: Connection) -> NoReturn:
+    def _take_all(self, connection: WireConnection) -> NoReturn:
         while True:
-            for push in connection.take():
+            for push in connection.receive():
                 self._taken(push)
             if not self.waits_for:
                 self.between(connection)
@@ -200,7 +200,7 @@ class RegisteredReader(_Reader):
 class RoamingReader(_Reader):
     """A reader that moves to the next region again and again, with its position."""
 
-    def between(self, connection: Connection) -> None:
+    def between(self, connection: WireConnection) -> None:
         """Raise Disconnected after ``roam_every`` seconds."""
         stayed = time.monotonic() - self.since
         if stayed > self.run_now.options.roam_every and not self.run_now.settling:
@@ -213,7 +213,7 @@ class SlowReader(_Reader):
 
     receive_bytes = _LEAST_RECEIVE_BYTES
 
-    def between(self, connection: Connection) -> None:
+    def between(self, connection: WireConnection) -> None:
         """Read nothing for ``slow_pause`` seconds, again and again."""
         pause = self.run_now.options.slow_pause
         if time.monotonic() - self.since < _TAKES or pause <= 0 or self.run_now.settling:

@@ -3,8 +3,8 @@
 Two transports with one interface: raw WebSocket, and SockJS over xhr-streaming. The readers in
 ``newsfabric.reader`` are for asyncio, and gevent and asyncio can't share a thread.
 
-:meth:`Connection.take` waits for a second and then returns without pushes, so that a user can also
-do something else: pause, roam, leave.
+:meth:`WireConnection.receive` waits for a second and then returns without pushes, so that a user
+can also do something else: pause, roam, leave.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Disconnected(Exception):
 Push = dict[str, Any]
 
 
-class Connection(abc.ABC):
+class WireConnection(abc.ABC):
     """A connection to a gateway."""
 
     @abc.abstractmethod
@@ -55,15 +55,15 @@ class Connection(abc.ABC):
         """Send a verb, or raise Disconnected."""
 
     @abc.abstractmethod
-    def take(self) -> list[Push]:
+    def receive(self) -> list[Push]:
         """Return the next pushes, none after a second without; Disconnected at the end."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Close it; idempotent. A waiting :meth:`take` raises Disconnected."""
+        """Close it; idempotent. A waiting :meth:`receive` raises Disconnected."""
 
 
-class WebSocketConnection(Connection):
+class WebSocketConnection(WireConnection):
     """A raw WebSocket. With ``receive_bytes`` the kernel buffers no more than so many unread."""
 
     def __init__(self, url: str, *, source: str = "", receive_bytes: int = 0) -> None:
@@ -75,14 +75,14 @@ class WebSocketConnection(Connection):
             raise Disconnected(f"connect: {type(exc).__name__}") from exc
 
     def send(self, verb: Push) -> None:
-        """See :meth:`Connection.send`."""
+        """See :meth:`WireConnection.send`."""
         try:
             self._socket.send(json.dumps(verb))
         except (OSError, websocket.WebSocketException) as exc:
             raise Disconnected(f"send: {type(exc).__name__}") from exc
 
-    def take(self) -> list[Push]:
-        """See :meth:`Connection.take`: one push at most."""
+    def receive(self) -> list[Push]:
+        """See :meth:`WireConnection.receive`: one push at most."""
         try:
             text = self._socket.recv()
         except websocket.WebSocketTimeoutException:
@@ -94,11 +94,11 @@ class WebSocketConnection(Connection):
         return [_push(text)]
 
     def close(self) -> None:
-        """See :meth:`Connection.close`: the socket is shut down without a close frame."""
+        """See :meth:`WireConnection.close`: the socket is shut down without a close frame."""
         self._socket.shutdown()
 
 
-class XhrStreamingConnection(Connection):
+class XhrStreamingConnection(WireConnection):
     """SockJS over xhr-streaming, for readers whose proxies don't support WebSocket."""
 
     def __init__(self, url: str, *, source: str = "") -> None:
@@ -109,7 +109,7 @@ class XhrStreamingConnection(Connection):
         self._reader = gevent.spawn(self._stream)
 
     def send(self, verb: Push) -> None:
-        """See :meth:`Connection.send`: a POST to ``xhr_send``, on a connection of its own."""
+        """See :meth:`WireConnection.send`: a POST to ``xhr_send``, on a connection of its own."""
         body = json.dumps([json.dumps(verb)]).encode()
         try:
             client = _client(self._url, self._source, _TIMEOUT)
@@ -124,8 +124,8 @@ class XhrStreamingConnection(Connection):
         if status != 204:
             raise Disconnected(f"send: {status}")
 
-    def take(self) -> list[Push]:
-        """See :meth:`Connection.take`: the pushes of one SockJS frame."""
+    def receive(self) -> list[Push]:
+        """See :meth:`WireConnection.receive`: the pushes of one SockJS frame."""
         try:
             found = self._waiting.get(timeout=_TAKE)
         except gevent.queue.Empty:
@@ -135,7 +135,7 @@ class XhrStreamingConnection(Connection):
         return [_push(text) for text in found]
 
     def close(self) -> None:
-        """See :meth:`Connection.close`; without waiting."""
+        """See :meth:`WireConnection.close`; without waiting."""
         self._reader.kill(block=False)
         # A waiting reader must get this; a full queue must not make this call wait.
         while True:
@@ -209,7 +209,7 @@ def endpoints(frontdesk: str, *, source: str, own: bool) -> list[dict[str, Any]]
 
 def connect(
     gateway: dict[str, Any], *, fallback: bool, source: str, receive_bytes: int = 0
-) -> Connection:
+) -> WireConnection:
     """Connect to ``gateway``, or raise Disconnected."""
     if not fallback:
         url = gateway["websocket_url"]

@@ -21,7 +21,7 @@ _LEAST_IN_A_BAND: Final = 50
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class SurgeSample:
     """A second. ``started`` boxes have a process, ``standing`` boxes are offered to readers.
 
     Counts of events and ``messages`` are since the sample before; so are times, in ms: ``arrivals``
@@ -123,7 +123,7 @@ class Figures:
             yield f"connects take up to {self.flat:.2f} times as long (p50) as at first"
 
 
-def figures(samples: Sequence[Sample], census: Mapping[str, int]) -> Figures:
+def figures(samples: Sequence[SurgeSample], census: Mapping[str, int]) -> Figures:
     """Return all figures. ``census`` is the sum of the crowds' results at the end."""
     first = len(samples[0].started)
     new_at = next((s.at for s in samples if s.standing > first), None)
@@ -163,7 +163,7 @@ def figures(samples: Sequence[Sample], census: Mapping[str, int]) -> Figures:
     )
 
 
-def _bands(samples: Sequence[Sample]) -> Iterator[Band]:
+def _bands(samples: Sequence[SurgeSample]) -> Iterator[Band]:
     most = max(s.present for s in samples)
     width = max(1, -(-most // BANDS))
     found: dict[int, list[Times]] = {}
@@ -183,7 +183,7 @@ def _bands(samples: Sequence[Sample]) -> Iterator[Band]:
             )
 
 
-def document(found: Figures) -> dict[str, Any]:
+def figures_document(found: Figures) -> dict[str, Any]:
     """Return ``found`` as JSON, with the broken promises."""
     broken = list(found.broken_promises())
     return {**dataclasses.asdict(found), "kept": not broken, "broken_promises": broken}

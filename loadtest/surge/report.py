@@ -10,15 +10,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from loadtest.surge.figures import FLAT, Figures, Sample, document
+from loadtest.surge.figures import FLAT, Figures, SurgeSample, figures_document
 from loadtest.surge.run import SurgeOptions
 from loadtest.times import share_of
 from localfabric.plot import Band as Bar
-from localfabric.plot import Line, Panel, draw
+from localfabric.plot import Panel, PlotLine, draw
 
 
 def write_report(
-    folder: Path, samples: Sequence[Sample], found: Figures, options: SurgeOptions, *, capacity: int
+    folder: Path,
+    samples: Sequence[SurgeSample],
+    found: Figures,
+    options: SurgeOptions,
+    *,
+    capacity: int,
 ) -> None:
     """Write all three files."""
     at = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -26,7 +31,7 @@ def write_report(
         "at": at,
         "cores": os.cpu_count(),
         "options": {**dataclasses.asdict(options), "capacity": capacity},
-        "figures": document(found),
+        "figures": figures_document(found),
         "boxes": boxes_over_time(samples),
         "samples": [_brief(sample) for sample in samples],
     }
@@ -46,7 +51,7 @@ def summary(found: Figures) -> str:
     )
 
 
-def boxes_over_time(samples: Sequence[Sample]) -> list[dict[str, Any]]:
+def boxes_over_time(samples: Sequence[SurgeSample]) -> list[dict[str, Any]]:
     """Return each change: its time, the readers, the boxes, and how many take readers."""
     rows: list[dict[str, Any]] = []
     before: tuple[tuple[str, ...], int] | None = None
@@ -66,7 +71,7 @@ def boxes_over_time(samples: Sequence[Sample]) -> list[dict[str, Any]]:
     return rows
 
 
-def _brief(sample: Sample) -> dict[str, Any]:
+def _brief(sample: SurgeSample) -> dict[str, Any]:
     found = dataclasses.asdict(sample)
     found |= {"at": round(sample.at, 1), "started": len(sample.started)}
     for name in ("arrivals", "connects", "delays"):
@@ -80,7 +85,7 @@ def _brief(sample: Sample) -> dict[str, Any]:
 
 
 def _markdown(
-    found: Figures, samples: Sequence[Sample], options: SurgeOptions, *, capacity: int, at: str
+    found: Figures, samples: Sequence[SurgeSample], options: SurgeOptions, *, capacity: int, at: str
 ) -> Iterator[str]:
     yield f"# A surge: {summary(found)}"
     yield ""
@@ -159,17 +164,17 @@ def _ms(value: float | None) -> str:
     return "—" if value is None else f"{value:.1f} ms"
 
 
-def _plot(samples: Sequence[Sample], found: Figures, capacity: int) -> str:
+def _plot(samples: Sequence[SurgeSample], found: Figures, capacity: int) -> str:
     seconds = int(samples[-1].at) + 1
-    by_second: dict[int, Sample] = {int(sample.at): sample for sample in samples}
+    by_second: dict[int, SurgeSample] = {int(sample.at): sample for sample in samples}
     line = [by_second.get(n) for n in range(seconds)]
     readers = [
-        Line("readers", [None if s is None else s.present for s in line]),
-        Line("room for", [None if s is None else s.standing * capacity for s in line]),
+        PlotLine("readers", [None if s is None else s.present for s in line]),
+        PlotLine("room for", [None if s is None else s.standing * capacity for s in line]),
     ]
     times = [
-        Line("connect, p50", [_seconds(s, 0.5) for s in line]),
-        Line("connect, p99", [_seconds(s, 0.99) for s in line]),
+        PlotLine("connect, p50", [_seconds(s, 0.5) for s in line]),
+        PlotLine("connect, p99", [_seconds(s, 0.99) for s in line]),
     ]
     panels = [
         Panel("readers", readers),
@@ -178,12 +183,12 @@ def _plot(samples: Sequence[Sample], found: Figures, capacity: int) -> str:
     return draw(summary(found), range(seconds), panels, bands=list(_bars(samples)))
 
 
-def _seconds(sample: Sample | None, share: float) -> float | None:
+def _seconds(sample: SurgeSample | None, share: float) -> float | None:
     found = None if sample is None else share_of(sample.arrivals, share)
     return None if found is None else found / 1000
 
 
-def _bars(samples: Sequence[Sample]) -> Iterator[Bar]:
+def _bars(samples: Sequence[SurgeSample]) -> Iterator[Bar]:
     names = list(dict.fromkeys(name for sample in samples for name in sample.started))
     for name in names:
         there = [sample.at for sample in samples if name in sample.started]

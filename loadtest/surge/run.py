@@ -20,7 +20,7 @@ from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from loadtest.records import BODY_FIELD, PublisherRecord, census
 from loadtest.surge.crowd import Crowds, running
-from loadtest.surge.figures import Sample
+from loadtest.surge.figures import SurgeSample
 from localfabric.world.broker import HOST
 from localfabric.world.growing import boxes
 from localfabric.world.layout import RegionLayout, WorldLayout
@@ -58,7 +58,7 @@ class SurgeOptions:
 class Surge:
     """The results of a run: a sample a second, the crowds' counts, messages without a receipt."""
 
-    samples: tuple[Sample, ...]
+    samples: tuple[SurgeSample, ...]
     census: Mapping[str, int]
     unreceipted: int
 
@@ -80,7 +80,10 @@ async def surge(
         watch = _Watch(layout, region, crowds, say)
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(news.publish()), group.create_task(watch.look())]
+                tasks = [
+                    group.create_task(news.publish()),
+                    group.create_task(watch.observe()),
+                ]
                 await _phases(watch, crowds, options, say)
                 news.stop()
                 await watch.until(lambda s: news.settled, seconds=60.0)
@@ -190,13 +193,13 @@ class _Watch:
         self._began = time.monotonic()
         self._new = asyncio.Event()
         self.phase = "begin"
-        self.samples: list[Sample] = []
+        self.samples: list[SurgeSample] = []
 
-    async def look(self) -> None:
+    async def observe(self) -> None:
         """Take samples until cancelled."""
         while True:
             due = time.monotonic() + _EVERY
-            self._take(await self._sample())
+            self._note_sample(await self._sample())
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 
     async def next(self) -> tuple[str, ...]:
@@ -206,7 +209,7 @@ class _Watch:
         return self.samples[-1].started
 
     async def until(
-        self, true: Callable[[Sample], bool], *, seconds: float, must: bool = True
+        self, true: Callable[[SurgeSample], bool], *, seconds: float, must: bool = True
     ) -> None:
         """Wait for a sample for which ``true``; WorldError if it ``must`` come and is too late."""
         deadline = time.monotonic() + seconds
@@ -219,7 +222,7 @@ class _Watch:
                     raise WorldError(f"{self.phase}: not done after {seconds:.0f} s")
                 return
 
-    def _take(self, sample: Sample) -> None:
+    def _note_sample(self, sample: SurgeSample) -> None:
         before = self.samples[-1] if self.samples else None
         self.samples.append(sample)
         self._new.set()
@@ -234,10 +237,10 @@ class _Watch:
         if sample.refused:
             self._say(f"{sample.at:6.1f} s  {sample.refused} readers are refused")
 
-    async def _sample(self) -> Sample:
+    async def _sample(self) -> SurgeSample:
         report, wanted = await asyncio.gather(self._crowds.report(), self._wanted())
         started = await asyncio.to_thread(boxes, self._layout.paths.state, self._region.name)
-        return Sample(
+        return SurgeSample(
             at=time.monotonic() - self._began,
             phase=self.phase,
             started=tuple(box.name for box in started),

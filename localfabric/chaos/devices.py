@@ -29,7 +29,7 @@ MOST_KEPT: Final = 100
 _KEPT_OF: Final = 3
 # docs/protocol.md: without a push, repeat the verb.
 _AGAIN_SECONDS: Final = 5.0
-_LOOK_EVERY: Final = 0.25
+_CHECK_EVERY: Final = 0.25
 # Verbs at a time: a gateway refills a reader's bucket with ten a second.
 _AT_ONCE: Final = 2
 _REF: Final = "dismiss"
@@ -134,20 +134,20 @@ class RecordedDevice(ChaosReader):
             if self._reader is not None:
                 for id_ in self._clearing.due(loop.time(), _AT_ONCE):
                     verb = {"action": "dismiss", "topic": self._topic, "id": id_, "ref": _REF}
-                    await self._say(self._reader, verb)
-            await asyncio.sleep(_LOOK_EVERY)
+                    await self._send(self._reader, verb)
+            await asyncio.sleep(_CHECK_EVERY)
 
     @staticmethod
-    async def _say(reader: NewsReader, verb: dict[str, Any]) -> None:
+    async def _send(reader: NewsReader, verb: dict[str, Any]) -> None:
         # The reading task notices that the connection is gone.
         with suppress(Disconnected):
             await reader.send(verb)
 
-    def _take(self, push: Push) -> None:
+    def _on_push(self, push: Push) -> None:
         if push.type == "error" and push.fields.get("ref") == _REF:
             # The box's broker is away: the verb is sent again.
             return
-        super()._take(push)
+        super()._on_push(push)
         if push.type == "dismissed":
             self._note_notice(self._clearing.note_dismissed(identity_of_id(str(push.fields["id"]))))
         if push.position is not None:

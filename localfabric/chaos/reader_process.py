@@ -62,7 +62,7 @@ class ReaderProcess:
         assert process.stdin is not None
         process.stdin.write(_first_line(run, seed, plans))
         readers = cls(process, record, log)
-        taking = asyncio.create_task(readers._take())
+        taking = asyncio.create_task(readers._read_lines())
         try:
             yield readers
         finally:
@@ -97,7 +97,7 @@ class ReaderProcess:
         if self._ended:
             raise WorldError("the process of the readers has died")
 
-    async def _take(self) -> None:
+    async def _read_lines(self) -> None:
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             if b"\tready\t" in line:

@@ -232,7 +232,7 @@ class ChaosReader:
             try:
                 async with asyncio.timeout(stays):
                     while True:
-                        self._take(await self._next(reader))
+                        self._on_push(await self._next(reader))
                         backoff.succeeded(asyncio.get_running_loop().time())
             finally:
                 self._was_here = True
@@ -262,7 +262,7 @@ class ChaosReader:
             return regions[0]
         return regions[self._turn % len(regions)]
 
-    def _take(self, push: Push) -> None:
+    def _on_push(self, push: Push) -> None:
         if push.is_message:
             self._message(push)
         elif push.type == "subscribed":

@@ -18,7 +18,7 @@ from localfabric.chaos.delivery_record import (
 )
 from localfabric.chaos.message_traces import SHOWN_TRACES
 from localfabric.chaos.run import ChaosOutcome, InjectedFault
-from localfabric.plot import Band, Line, Panel, draw
+from localfabric.plot import Band, Panel, PlotLine, draw
 
 _AROUND: Final = 15.0
 # The number of gaps that are listed one by one.
@@ -266,11 +266,11 @@ def _plot(outcome: ChaosOutcome, account: DeliveryAccount) -> str:
             at - message.sent for at in record.prompt(message.n)
         ]
     of = [DeliveryDelays.of(samples) for samples in delays]
-    rates = [Line("deliveries/s", delivered), Line("sent to readers/s", owed)]
+    rates = [PlotLine("deliveries/s", delivered), PlotLine("sent to readers/s", owed)]
     waits = [
-        Line("worst", [None if d is None else d.worst for d in of]),
-        Line("99 %", [None if d is None else d.p99 for d in of]),
-        Line("median", [None if d is None else d.p50 for d in of]),
+        PlotLine("worst", [None if d is None else d.worst for d in of]),
+        PlotLine("99 %", [None if d is None else d.p99 for d in of]),
+        PlotLine("median", [None if d is None else d.p50 for d in of]),
     ]
     panels = [
         Panel("a second", rates),

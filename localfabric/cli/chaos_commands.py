@@ -129,21 +129,21 @@ def _heal(names: Sequence[str], state: Path, *, as_json: bool, after: float) -> 
 def _await_whole(state: Path, seconds: float) -> None:
     import asyncio
 
-    from localfabric.world.whole import await_whole, look_at_boards
+    from localfabric.world.whole import await_whole, errors_on_boards
     from operations.worlds import running_world
 
     machines = _on_hosts(state)
     urls = [] if machines is not None else running_world(state).frontdesk_urls(None)
 
-    async def look() -> Sequence[str]:
+    async def check() -> Sequence[str]:
         if machines is not None:
             return await asyncio.to_thread(machines.unwell)
-        return await look_at_boards(urls)
+        return await errors_on_boards(urls)
 
     def say(text: str) -> None:
         echo(text, err=True)
 
-    asyncio.run(await_whole(look, say, seconds=seconds))
+    asyncio.run(await_whole(check, say, seconds=seconds))
     say("everything is whole")
 
 

@@ -176,11 +176,11 @@ def _status_of(state: Path) -> dict[str, Any]:
     from localfabric.world.state import read_running
     from localfabric.world.status import observe, status_document
     from operations.hosts.described import read_hosts
-    from operations.hosts.remote import look_at
+    from operations.hosts.remote import host_reports
     from operations.hosts.status import hosts_status
 
     if (hosts := read_hosts(state)) is not None:
-        return hosts_status(hosts, look_at(hosts))
+        return hosts_status(hosts, host_reports(hosts))
     layout, notes = read_running(state)
     return status_document(layout, notes, asyncio.run(observe(layout)))
 

@@ -17,11 +17,11 @@ from operations.top.frontdesks import fetch_once
 
 #: Longer than a frontdesk takes to call a silent process gone.
 SURE: Final = 4.0
-_LOOK_EVERY: Final = 0.5
+_CHECK_EVERY: Final = 0.5
 # Canaries arrive each second.
 _LATE_MS: Final = 3_000
 
-Look = Callable[[], Awaitable[Sequence[str]]]
+Check = Callable[[], Awaitable[Sequence[str]]]
 
 
 def wrong_on(board: Board) -> Iterator[str]:
@@ -35,15 +35,15 @@ def wrong_on(board: Board) -> Iterator[str]:
             yield f"{shovel.runs_on}/{shovel.name} brings no canary yet"
 
 
-async def look_at_boards(urls: Sequence[str]) -> list[str]:
+async def errors_on_boards(urls: Sequence[str]) -> list[str]:
     """Return everything wrong on the boards at ``urls``, each once."""
     found: dict[str, None] = {}
-    for answer in await asyncio.gather(*(_look_at(url) for url in urls)):
+    for answer in await asyncio.gather(*(_errors_on(url) for url in urls)):
         found |= dict.fromkeys(answer)
     return list(found)
 
 
-async def _look_at(url: str) -> list[str]:
+async def _errors_on(url: str) -> list[str]:
     try:
         board, _ = await fetch_once([url], lambda: None)
     except NewsfabricError as exc:
@@ -51,8 +51,8 @@ async def _look_at(url: str) -> list[str]:
     return list(wrong_on(board))
 
 
-async def await_whole(look: Look, say: Callable[[str], None], *, seconds: float) -> None:
-    """Return when ``look`` has found nothing for :data:`SURE` seconds; report what is wrong.
+async def await_whole(check: Check, say: Callable[[str], None], *, seconds: float) -> None:
+    """Return when ``check`` has found nothing for :data:`SURE` seconds; report what is wrong.
 
     WorldError after ``seconds``, with the list of wrong things.
     """
@@ -60,7 +60,7 @@ async def await_whole(look: Look, say: Callable[[str], None], *, seconds: float)
     well_since: float | None = None
     shown = ""
     while True:
-        wrong = await look()
+        wrong = await check()
         now = time.monotonic()
         if not wrong:
             well_since = well_since or now
@@ -73,7 +73,7 @@ async def await_whole(look: Look, say: Callable[[str], None], *, seconds: float)
                 say(f"waiting: {shown}{_more(wrong)}")
         if now >= deadline:
             raise WorldError(f"not whole after {seconds:g} s: {'; '.join(wrong) or 'just now'}")
-        await asyncio.sleep(_LOOK_EVERY)
+        await asyncio.sleep(_CHECK_EVERY)
 
 
 def _more(wrong: Sequence[str]) -> str:

@@ -85,12 +85,12 @@ class StubBroker:
         return bool(queues)
 
     def tap(self, exchange: str, key: str = "#") -> str:
-        """Return a new queue bound to ``exchange``, to read publications with :meth:`take`."""
+        """Return a new queue bound to ``exchange``; :meth:`pop_messages` reads the publications."""
         queue = self.declare_queue("", QueueOptions(), None)
         self.bind(queue, exchange, key)
         return queue
 
-    def take(self, queue: str) -> list[Message]:
+    def pop_messages(self, queue: str) -> list[Message]:
         """Empty ``queue`` and return its messages."""
         return [stored.message for stored in iter(lambda: self._pop(queue), None)]
 

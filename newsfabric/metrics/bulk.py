@@ -113,7 +113,7 @@ class BulkHistogram(Collector):
         self._sums: dict[tuple[str, ...], HistogramSums] = {}
 
     def labels(self, *values: str) -> HistogramSums:
-        """Return the tally of these values, one for each label."""
+        """Return the sums of these values, one for each label."""
         found = self._sums.get(values)
         if found is None:
             values = _bounded(values, self._names, self._sums)

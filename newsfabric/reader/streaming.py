@@ -86,11 +86,11 @@ class _Answer(HTTPMessageDelegate):
 
     def data_received(self, chunk: bytes) -> Awaitable[None] | None:
         if self._status == 200:
-            return self._take(chunk)
+            return self._feed(chunk)
         self._refusal = (self._refusal + chunk)[:_SHOWN]
         return None
 
-    async def _take(self, chunk: bytes) -> None:
+    async def _feed(self, chunk: bytes) -> None:
         try:
             await self._on_chunk(chunk)
         except Exception as exc:

@@ -46,9 +46,9 @@ class DamageWatch:
     def _run(self) -> None:
         # Processes that were started together should not check together.
         while not self._ending.wait(random.uniform(0.5, 1.0) * self._every_s):  # noqa: S311
-            self._look()
+            self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         try:
             self._connection = file.connect(self._path, busy_s=self._busy_s)
             try:

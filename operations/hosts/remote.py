@@ -16,7 +16,7 @@ from typing import IO, Any, Final, TypeVar
 import orjson
 
 from newsfabric.errors import WorldError
-from operations.hosts import look
+from operations.hosts import services_program
 from operations.hosts.described import Host, Hosts
 
 SECONDS: Final = 15.0
@@ -26,7 +26,7 @@ _MOST_UNITS: Final = 100
 _LONGEST_TEXT: Final = 300
 # systemd.unit(5), without escaped characters.
 _UNIT: Final = re.compile(r"[A-Za-z0-9@:._-]{1,255}", re.ASCII)
-_LOOK: Final = Path(look.__file__)
+_PROGRAM: Final = Path(services_program.__file__)
 
 Found = TypeVar("Found")
 
@@ -62,9 +62,9 @@ def on_all(hosts: Iterable[Host], act: Callable[[Host], Found]) -> list[Found]:
         return list(pool.map(act, hosts))
 
 
-def look_at(hosts: Hosts) -> dict[str, HostReport | None]:
+def host_reports(hosts: Hosts) -> dict[str, HostReport | None]:
     """Return the report of each host, by its name; None for one that isn't reached."""
-    script = _LOOK.read_bytes()
+    script = _PROGRAM.read_bytes()
 
     def one(host: Host) -> HostReport | None:
         try:
@@ -77,7 +77,7 @@ def look_at(hosts: Hosts) -> dict[str, HostReport | None]:
 
 
 def seen(host: Host, document: Any) -> HostReport:
-    """Parse the output of :mod:`operations.hosts.look`; ValueError, KeyError or TypeError.
+    """Parse the output of the services program; ValueError, KeyError or TypeError.
 
     An attacker on a host controls this text, and operators read it on a terminal.
     """
@@ -149,7 +149,10 @@ def run_here(words: Sequence[str], given: bytes = b"", seconds: float = SECONDS)
     try:
         with process, ThreadPoolExecutor(3) as pool:
             pool.submit(_give, process.stdin, given)
-            taken = [pool.submit(_take, process, pipe) for pipe in (process.stdout, process.stderr)]
+            taken = [
+                pool.submit(_read_output, process, pipe)
+                for pipe in (process.stdout, process.stderr)
+            ]
             output, errors = (each.result() for each in taken)
     finally:
         timer.cancel()
@@ -170,7 +173,7 @@ def _give(pipe: IO[bytes], given: bytes) -> None:
         pipe.write(given)
 
 
-def _take(process: subprocess.Popen[bytes], pipe: IO[bytes]) -> bytes:
+def _read_output(process: subprocess.Popen[bytes], pipe: IO[bytes]) -> bytes:
     taken = pipe.read(_MOST_BYTES + 1)
     if len(taken) > _MOST_BYTES:
         process.kill()

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from operations.hosts.described import Host, Hosts
-from operations.hosts.look import GATEWAY
 from operations.hosts.remote import HostReport, Unit
+from operations.hosts.services_program import GATEWAY
 
 _BROKER = "rabbitmq-server"
 _STORE = "cassandra"

@@ -100,7 +100,7 @@ class Observer:
             try:
                 async for push in reader:
                     backoff.succeeded(asyncio.get_running_loop().time())
-                    self._take(push)
+                    self._on_push(push)
             finally:
                 asking.cancel()
                 await asyncio.gather(asking, return_exceptions=True)
@@ -114,7 +114,7 @@ class Observer:
                 await reader.subscribe(topic)
             await self._more.wait()
 
-    def _take(self, push: Push) -> None:
+    def _on_push(self, push: Push) -> None:
         if push.is_message:
             self._message(push)
         elif push.type == "subscribed" and push.topic in self._wanted:

@@ -149,14 +149,14 @@ class Frontdesks:
             async def on_chunk(chunk: bytes) -> None:
                 for event in events.feed(chunk):
                     silence.reschedule(asyncio.get_running_loop().time() + SILENT)
-                    self._take(event.data)
+                    self._on_data(event.data)
 
             await stream("GET", f"{self.url}/board/stream", on_chunk, self._headers())
 
     def _headers(self) -> dict[str, str]:
         return bearing(self._login())
 
-    def _take(self, data: bytes) -> None:
+    def _on_data(self, data: bytes) -> None:
         try:
             document = orjson.loads(data)
             board = parse_board(document)

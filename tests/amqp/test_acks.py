@@ -102,14 +102,14 @@ def test_nothing_unacked_is_ever_acked_and_in_the_end_all_is(
 ) -> None:
     owed, broker = Acks(), BrokerSide()
     acked: set[int] = set()
-    told: set[int] = set()
+    seen: set[int] = set()
 
     def flush() -> None:
         for ack in owed.flush():
             settled = broker.take(ack)
             assert settled <= acked
-            told.update(settled)
-        assert told == acked
+            seen.update(settled)
+        assert seen == acked
 
     for step, number in steps:
         tag = number % (broker.last + 1)

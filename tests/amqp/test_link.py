@@ -147,8 +147,8 @@ async def test_who_meets_a_limit_of_connections_is_let_in_when_it_is_lifted(
     ],
 )
 def test_a_limit_of_connections_passes(text: str) -> None:
-    said = pika.exceptions.ConnectionClosedByBroker(530, f"NOT_ALLOWED - {text}")
-    assert isinstance(link_error(said), LinkClosed)
+    closed = pika.exceptions.ConnectionClosedByBroker(530, f"NOT_ALLOWED - {text}")
+    assert isinstance(link_error(closed), LinkClosed)
 
 
 async def test_who_is_turned_away_for_long_tries_on_within_bounds_and_says_so_once(
@@ -178,8 +178,8 @@ async def test_who_is_turned_away_for_long_tries_on_within_bounds_and_says_so_on
     assert waits[0] <= 0.2
     assert 1.0 < max(waits) <= 2.0
     assert len(set(waits)) > 100
-    (said,) = warnings.messages
-    assert "ACCESS_REFUSED; trying again" in said
+    (logged,) = warnings.messages
+    assert "ACCESS_REFUSED; trying again" in logged
 
 
 @pytest.mark.broker
@@ -259,8 +259,8 @@ async def test_a_wrong_password_is_tried_again_and_not_logged(
 ) -> None:
     wrong = Credentials("guest", "s3cret")
     async with link_to(rabbitmq.amqp_url, credentials=wrong) as link:
-        said = await warnings.matching("trying again")
-        assert "ACCESS_REFUSED" in said
+        logged = await warnings.matching("trying again")
+        assert "ACCESS_REFUSED" in logged
         assert not link.connected
     assert not any("s3cret" in message for message in warnings.messages)
 

@@ -44,17 +44,17 @@ class Sides:
 
     def got(self, n: int) -> list[int]:
         """Return the messages that broker ``n`` has got since the last call."""
-        return [int(message.body) for message in self.brokers[n].take(self._taps[n])]
+        return [int(message.body) for message in self.brokers[n].pop_messages(self._taps[n])]
 
 
 def skipped() -> dict[str, int]:
     return {name: SKIPPED.labels(name).total for name in ("b1", "b2", "b3")}
 
 
-async def is_told(confirm: Awaitable[None]) -> type[LinkError]:
-    with pytest.raises(LinkError) as told:
+async def error_of(confirm: Awaitable[None]) -> type[LinkError]:
+    with pytest.raises(LinkError) as error:
         await confirm
-    return told.type
+    return error.type
 
 
 async def test_a_message_goes_to_all_brokers():
@@ -169,8 +169,8 @@ async def test_who_waits_for_room_is_told_when_all_links_are_gone():
     await asyncio.sleep(0)
     for side in sides.brokers:
         side.cut()
-    assert await is_told(first) is LinkClosed
-    assert await is_told(second) is LinkClosed
+    assert await error_of(first) is LinkClosed
+    assert await error_of(second) is LinkClosed
 
 
 async def test_when_all_are_down_nothing_can_be_published_and_ready_waits_for_the_first():
@@ -253,7 +253,7 @@ class Answering:
 
 
 @pytest.mark.parametrize(
-    ("answers", "told"),
+    ("answers", "expected"),
     [
         ((LinkRefused, LinkRefused), LinkRefused),
         ((LinkRefused, PublishNacked), PublishNacked),
@@ -264,14 +264,14 @@ class Answering:
     ],
 )
 async def test_of_several_errors_the_one_is_told_that_promises_most(
-    answers: tuple[type[LinkError], ...], told: type[LinkError]
+    answers: tuple[type[LinkError], ...], expected: type[LinkError]
 ):
     members = [Answering() for _ in answers]
     publisher = SpreadPublisher({f"b{n}": member for n, member in enumerate(members, 1)})
     confirm = publisher.publish_nowait("x", news())
     for member, error in zip(members, answers, strict=True):
         member.answers[0].set_exception(error("no"))
-    assert await is_told(confirm) is told
+    assert await error_of(confirm) is expected
 
 
 async def test_a_mandatory_message_is_returned_if_no_broker_has_a_queue_for_it():
@@ -281,7 +281,7 @@ async def test_a_mandatory_message_is_returned_if_no_broker_has_a_queue_for_it()
     publisher = await sides.link.publisher()
     await publisher.publish("x", news(), mandatory=True)
     confirm = publisher.publish("empty", news(), mandatory=True)
-    assert await is_told(confirm) is PublishReturned
+    assert await error_of(confirm) is PublishReturned
     sides[1].tap("empty")
     await publisher.publish("empty", news(), mandatory=True)
 
@@ -315,7 +315,7 @@ async def test_what_a_hanging_broker_alone_has_is_to_be_sent_again_once_another_
     assert not confirm.done()
     await sides[1].heal()
     publisher.give_up_late()
-    assert await is_told(confirm) is LinkClosed
+    assert await error_of(confirm) is LinkClosed
     await publisher.publish("x", news())
     assert sides.got(1) == [1]
     assert publisher.in_flight == 0
@@ -335,7 +335,7 @@ async def test_whoever_lost_it_and_is_back_is_another_that_would_take_it():
     assert not confirm.done()
     clock.now += 0.2
     publisher.give_up_late()
-    assert await is_told(confirm) is LinkClosed
+    assert await error_of(confirm) is LinkClosed
 
 
 async def test_what_all_have_waits_for_the_first_confirm():
@@ -360,7 +360,7 @@ async def test_it_looks_by_itself_for_what_waits_for_too_long(monkeypatch: pytes
     confirm = publisher.publish_nowait("x", news())
     await sides[1].heal()
     clock.now += PATIENCE
-    assert await is_told(confirm) is LinkClosed
+    assert await error_of(confirm) is LinkClosed
 
 
 @pytest.mark.parametrize("members", [1, 2, 3])

@@ -34,16 +34,19 @@ async def test_a_tap_sees_what_is_published(broker: StubBroker, link: Link) -> N
     for topic in ("sport.tennis", "world"):
         await publisher.publish("news", Message(topic, b"{}"))
     assert broker.depth(everything) == 2
-    assert [message.topic for message in broker.take(everything)] == ["sport.tennis", "world"]
-    assert [message.topic for message in broker.take(sport)] == ["sport.tennis"]
-    assert broker.take(everything) == []
+    assert [message.topic for message in broker.pop_messages(everything)] == [
+        "sport.tennis",
+        "world",
+    ]
+    assert [message.topic for message in broker.pop_messages(sport)] == ["sport.tennis"]
+    assert broker.pop_messages(everything) == []
 
 
 async def test_a_stranger_may_publish_without_a_link(broker: StubBroker, link: Link) -> None:
     tap = broker.tap("news", "world")
     assert broker.publish("news", Message("world", b"1"))
     assert not broker.publish("news", Message("elsewhere", b"2"))
-    assert [message.body for message in broker.take(tap)] == [b"1"]
+    assert [message.body for message in broker.pop_messages(tap)] == [b"1"]
 
 
 async def test_messages_expire_by_the_clock_that_is_given() -> None:
@@ -55,7 +58,7 @@ async def test_messages_expire_by_the_clock_that_is_given() -> None:
     broker.publish("news", Message("a", b"long", Properties(expiration="2000")))
     now = 101.0
     assert broker.depth(tap) == 1
-    assert [message.body for message in broker.take(tap)] == [b"long"]
+    assert [message.body for message in broker.pop_messages(tap)] == [b"long"]
 
 
 async def test_it_refuses_everything_when_told_to(broker: StubBroker, link: Link) -> None:
@@ -66,7 +69,7 @@ async def test_it_refuses_everything_when_told_to(broker: StubBroker, link: Link
         await publisher.publish("news", Message("a", b"1"))
     broker.nacks = False
     await publisher.publish("news", Message("a", b"2"))
-    assert [message.body for message in broker.take(tap)] == [b"2"]
+    assert [message.body for message in broker.pop_messages(tap)] == [b"2"]
 
 
 async def test_links_made_while_it_is_cut_come_up_when_it_heals(broker: StubBroker) -> None:

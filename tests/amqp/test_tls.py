@@ -142,11 +142,11 @@ async def test_a_url_may_name_the_authority(secured, name):
 
 async def test_a_broker_of_another_authority_or_host_or_time_is_not_talked_to(secured, tmp_path):
     other = Authority(tmp_path, "other").file
-    told = str(await refusal(secured.url(), secured.trusting(other)))
-    assert "certificate verify failed" in told
+    error = str(await refusal(secured.url(), secured.trusting(other)))
+    assert "certificate verify failed" in error
     assert "certificate verify failed" in str(await refusal(secured.url(), Credentials()))
-    told = str(await refusal(secured.url("localhost"), secured.trusting()))
-    assert "Hostname mismatch, certificate is not valid for 'localhost'" in told
+    error = str(await refusal(secured.url("localhost"), secured.trusting()))
+    assert "Hostname mismatch, certificate is not valid for 'localhost'" in error
     secured.show(days=0.5)
     assert "certificate has expired" in str(await refusal(secured.url(), secured.trusting()))
 
@@ -187,9 +187,9 @@ async def test_a_url_may_name_certificate_and_mechanism(secured, name):
 async def test_a_certificate_of_a_user_who_is_none_is_refused(secured):
     nobody = secured.ours.issue("nobody.oregon", role="client")
     files = TlsFiles(authorities=secured.ours.file, certificate=nobody.certificate, key=nobody.key)
-    told = await refusal(secured.url(), Credentials("nobody.oregon", "", files))
-    assert isinstance(told, LinkRefused)
-    assert "403 ACCESS_REFUSED" in str(told)
+    error = await refusal(secured.url(), Credentials("nobody.oregon", "", files))
+    assert isinstance(error, LinkRefused)
+    assert "403 ACCESS_REFUSED" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -257,18 +257,18 @@ async def runs(secured: Secured, name: str, url: str, credentials: Credentials) 
 
 async def trouble(secured: Secured, name: str, url: str, credentials: Credentials) -> str:
     """Return the line in the broker's log about a shovel that can't connect."""
-    said = f"Shovel '{name}' failed to connect"
+    text = f"Shovel '{name}' failed to connect"
     log = secured.node.folder / "node.log"
     async with shovelling(secured, name, url, credentials) as api:
 
-        async def is_said() -> bool:
-            return said in await asyncio.to_thread(log.read_text)
+        async def is_logged() -> bool:
+            return text in await asyncio.to_thread(log.read_text)
 
-        await until(is_said)
+        await until(is_logged)
         assert (await api.shovel_states())[name].state != "running"
-    _, _, told = (await asyncio.to_thread(log.read_text)).partition(said)
-    assert "guest:" not in told.partition("\n")[0]
-    return told[:1000]
+    _, _, rest = (await asyncio.to_thread(log.read_text)).partition(text)
+    assert "guest:" not in rest.partition("\n")[0]
+    return rest[:1000]
 
 
 async def test_a_shovel_runs_over_tls(secured, name):
@@ -294,14 +294,14 @@ async def test_a_shovel_does_not_trust_another_authority(secured, name, tmp_path
 @pytest.mark.parametrize(("shown", "asked"), [("127.0.0.1", "localhost"), ("other", "127.0.0.1")])
 async def test_a_shovel_does_not_trust_another_host_s_certificate(secured, name, shown, asked):
     secured.show(shown)
-    told = await trouble(secured, name, secured.url(asked), secured.trusting())
-    assert "hostname_check_failed" in told
+    error = await trouble(secured, name, secured.url(asked), secured.trusting())
+    assert "hostname_check_failed" in error
 
 
 async def test_a_shovel_does_not_trust_an_expired_certificate(secured, name):
     secured.show(days=0.5)
-    told = await trouble(secured, name, secured.url(), secured.trusting())
-    assert "certificate_expired" in told or "cert_expired" in told
+    error = await trouble(secured, name, secured.url(), secured.trusting())
+    assert "certificate_expired" in error or "cert_expired" in error
 
 
 def test_a_shovel_over_tls_that_trusts_nobody_is_not_made(secured):

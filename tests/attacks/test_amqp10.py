@@ -87,7 +87,7 @@ def test_a_publisher_declares_by_the_management_of_amqp_1_0(client: Guarded) -> 
 
 def is_refused(connection: Amqp10Connection, path: str, asked: bytes) -> bool:
     try:
-        said = connection.request(connection.session(), "PUT", path, asked)
+        reply = connection.request(connection.session(), "PUT", path, asked)
     except Ended as exc:
         return "unauthorized" in str(exc)
-    return any(status in said for status in (b"\xa1\x03400", b"\xa1\x03403"))
+    return any(status in reply for status in (b"\xa1\x03400", b"\xa1\x03403"))

@@ -103,8 +103,8 @@ async def polled(raw: RawSocket, name: str) -> int:
 
 
 async def test_a_stranger_opens_any_number_of_sessions_over_one_connection(engine: str) -> None:
-    told = {"per_address": LIMIT, "sockjs_disconnect_delay": 600.0}
-    async with opened_box(engine, **told) as box, box.opened() as raw:
+    fields = {"per_address": LIMIT, "sockjs_disconnect_delay": 600.0}
+    async with opened_box(engine, **fields) as box, box.opened() as raw:
         async with box.opened() as streaming:
             streaming.send_request("POST", "/sockjs/0/streaming/xhr_streaming")
             await streaming.read_until(b"o\n")

@@ -31,7 +31,7 @@ TABLE = TopicTable(
 TIMES = 40
 # The lines that all together may cause: bad tokens are logged at the 1st, 2nd, 4th, 8th, …
 MOST_LINES = 12
-# Places whose lines are rate-limited: bad tokens, spoilt topics, spoilt mailboxes.
+# Places whose lines are rate-limited: bad tokens, damaged topics, damaged mailboxes.
 SELDOM_PLACES = 3
 
 Lines = Callable[[], list[str]]
@@ -80,7 +80,7 @@ FRAMES: tuple[tuple[int, bytes], ...] = (
 )
 
 
-class Spoilt(MemoryStore):
+class DamagedStore(MemoryStore):
     """A store with an unreadable row on each topic."""
 
     async def history(self, topic: str, **asked: Any) -> list[Envelope]:
@@ -114,14 +114,14 @@ def lines(capfd: pytest.CaptureFixture[str]) -> Iterator[Lines]:
 async def test_a_reader_of_a_gateway_fills_the_log(
     engine: str, lines: Lines, tmp_path: Path
 ) -> None:
-    told = TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER)
-    settings = {"tokens": told, "sockjs_legacy": True}
-    async with opened_box(engine, table=TABLE, store=Spoilt(TABLE), **settings) as box:
+    tokens = TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER)
+    settings = {"tokens": tokens, "sockjs_legacy": True}
+    async with opened_box(engine, table=TABLE, store=DamagedStore(TABLE), **settings) as box:
         begin, since = len(lines()), time.monotonic()
         for _ in range(TIMES):
             await asyncio.gather(*(_say(box.gateway.port, request) for request in REQUESTS))
             await asyncio.gather(*(_speak(box, *frame) for frame in FRAMES))
-            await asyncio.gather(_lie(box), _read_what_is_spoilt(box))
+            await asyncio.gather(_lie(box), _read_a_damaged_row(box))
         # Rate-limited lines appear once in ten seconds: a busy machine takes many times that.
         now_and_then = SELDOM_PLACES * (time.monotonic() - since) / 10
         assert len(lines()) - begin <= MOST_LINES + now_and_then, lines()[begin:]
@@ -136,11 +136,11 @@ async def test_a_stranger_fills_the_log_of_a_frontdesk(lines: Lines) -> None:
         assert len(lines()) - begin <= MOST_LINES, lines()[begin:]
 
 
-async def test_a_stranger_fills_the_log_of_a_frontdesk_whose_store_is_spoilt(
+async def test_a_stranger_fills_the_log_of_a_frontdesk_whose_store_is_damaged(
     lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_house(TABLE) as house:
-        monkeypatch.setattr(house.store, "history", Spoilt(TABLE).history)
+        monkeypatch.setattr(house.store, "history", DamagedStore(TABLE).history)
         begin = len(lines())
         for _ in range(TIMES):
             assert (await house.fetch("/history?topic=news.world")).code == 503
@@ -180,7 +180,7 @@ async def _lie(box: Box) -> None:
         await raw.read_until(b"\r\n\r\n")
 
 
-async def _read_what_is_spoilt(box: Box) -> None:
+async def _read_a_damaged_row(box: Box) -> None:
     async with box.reader() as reader:
         await reader.ask(action="login", token=token("42"))
         await reader.ask(action="subscribe", topic="user.42")

@@ -84,7 +84,7 @@ async def test_more_of_a_topic_than_one_reader_may_have(engine: str) -> None:
             for value in values:
                 for verb in ("history", "subscribe"):
                     name = "limit" if verb == "history" else "rewind"
-                    said = f'{{"action": "{verb}", "topic": "news.world", "{name}": {value}}}'
-                    await reader.connection.send(said)
-                    assert (await reader.hear())["type"] == "error", said
+                    found = f'{{"action": "{verb}", "topic": "news.world", "{name}": {value}}}'
+                    await reader.connection.send(found)
+                    assert (await reader.hear())["type"] == "error", found
             await reader.is_up_to_date()

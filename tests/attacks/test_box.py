@@ -279,8 +279,10 @@ def _pretend(core: Guarded) -> None:
     )
     with core.connect(ME) as connection:
         channel = opened(connection)
-        for said in (*others, me):
-            publishes("upstream", own, encode_report(said).body, type="report", user_id=ME)(channel)
+        for report in (*others, me):
+            publishes("upstream", own, encode_report(report).body, type="report", user_id=ME)(
+                channel
+            )
 
 
 async def test_a_box_reports_under_its_own_key_about_another(core: Guarded) -> None:
@@ -395,8 +397,8 @@ def test_a_reader_of_the_data_planes_memory_finds_the_boxs_password(
     with tempfile.TemporaryDirectory() as folder:
         process = start(program, Path(folder) / "control", told(), 0)
         try:
-            told_by = Path(f"/proc/{process.pid}/environ")
-            while not (seen := told_by.read_bytes()):
+            environment_file = Path(f"/proc/{process.pid}/environ")
+            while not (seen := environment_file.read_bytes()):
                 assert process.poll() is None
                 time.sleep(0.01)
             assert b"NEWSFABRIC_TESTS=" in seen

@@ -190,7 +190,7 @@ async def test_a_greeting_that_never_ends_fills_the_memory_of_a_service(lines: L
 
     async with FakeBroker.saying(says, greets=False) as broker, victim(broker):
         assert "more than 65536 bytes before the connection is open" in await lines.first()
-        assert broker.said < BUFFERS
+        assert broker.sent_bytes < BUFFERS
 
 
 METHODS = st.sampled_from(sorted(pika.spec.methods)).map(lambda number: struct.pack(">I", number))
@@ -217,8 +217,8 @@ def made(count: int) -> list[bytes]:
 
     @settings(max_examples=count, database=None, phases=[Phase.generate])
     @given(FRAMES)
-    def collect(said: bytes) -> None:
-        found.append(said)
+    def collect(reply: bytes) -> None:
+        found.append(reply)
 
     collect()
     return found
@@ -230,17 +230,17 @@ async def test_some_frame_or_other_is_raised_out_of_the_loop(
     """No bytes of the broker cause an error in the log; see the fixture expect_error_log."""
     monkeypatch.setattr(link_module, "broker_backoff", lambda: Backoff(base=0.001, cap=0.001))
     left = made(150)
-    all_said = asyncio.Event()
+    all_sent = asyncio.Event()
 
     def says() -> Iterator[bytes]:
         if left:
             return iter([left.pop(), HANG_UP])
-        all_said.set()
+        all_sent.set()
         return iter([delivery(1) + EMPTY])
 
     async with FakeBroker.saying(says) as broker, victim(broker) as (link, _inbox):
         async with asyncio.timeout(120):
-            await all_said.wait()
+            await all_sent.wait()
         assert link.connected
         assert broker.connections == 151
 
@@ -257,7 +257,7 @@ async def test_one_that_is_connected_and_answers_nothing_keeps_no_service_from_s
         links = SpreadLink({"ill": await connect([broker.url], name="x"), "well": well.connect()})
         publisher = await links.publisher()
         await publisher.publish("x", Message("news", b"1"))
-        assert [message.body for message in well.take(queue)] == [b"1"]
+        assert [message.body for message in well.pop_messages(queue)] == [b"1"]
         # The link tries this broker again, as one that was away.
         await broker.ended.wait()
         await links.close()

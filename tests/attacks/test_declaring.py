@@ -38,7 +38,7 @@ from newsfabric.topology.values import RECEIPT_BOUNDS
 
 pytestmark = [pytest.mark.broker, pytest.mark.promise("F4")]
 
-SCALER, DESK, BOX = "scaler.oregon", "frontdesk.oregon", "box.edge-1"
+SCALER, FRONTDESK, BOX = "scaler.oregon", "frontdesk.oregon", "box.edge-1"
 # 127 words: 70 KB of a broker's memory for each binding of a topic exchange.
 LONG = ".".join("x" * 127)
 MINE = box_queue("edge-1", 1)
@@ -138,8 +138,8 @@ def consumes(queue: str, times: int, **arguments: None) -> Attempt:
     return attempt
 
 
-def declares_queue(name: str, arguments: dict[str, None], **said: bool) -> Attempt:
-    return lambda channel: channel.queue_declare(name, arguments=arguments, **said)
+def declares_queue(name: str, arguments: dict[str, None], **options: bool) -> Attempt:
+    return lambda channel: channel.queue_declare(name, arguments=arguments, **options)
 
 
 def test_a_publisher_closes_its_regions_entrance_by_arguments(client: Guarded) -> None:
@@ -222,7 +222,7 @@ def declares_then(name: str, attempt: Attempt) -> Attempt:
     return both
 
 
-@pytest.mark.parametrize("user", [SCALER, DESK, "router.oregon", "mailbox.oregon"])
+@pytest.mark.parametrize("user", [SCALER, FRONTDESK, "router.oregon", "mailbox.oregon"])
 def test_a_service_walks_around_its_topics_by_an_exchange_of_its_own(
     core: Guarded, user: str
 ) -> None:
@@ -242,12 +242,14 @@ def test_a_service_walks_around_its_topics_by_an_exchange_of_its_own(
 
 
 def test_a_scaler_or_frontdesk_has_what_it_hears_die_to_readers(core: Guarded) -> None:
-    for user in (SCALER, DESK):
+    for user in (SCALER, FRONTDESK):
         core.refuses(user, *(dies_to(to, "news.breaking") for to in ("postoffice", "intake", "")))
 
 
 def test_a_frontdesk_at_the_entrance_makes_exchanges(client: Guarded) -> None:
-    client.refuses(DESK, *ANYWHERE, declares_exchange("frontdesk.x", alternate_exchange="publish"))
+    client.refuses(
+        FRONTDESK, *ANYWHERE, declares_exchange("frontdesk.x", alternate_exchange="publish")
+    )
 
 
 def test_a_publisher_reads_anothers_receipts(client: Guarded) -> None:
@@ -307,10 +309,10 @@ def test_a_publisher_holds_up_all_receipts_by_a_queue_that_refuses_them(client: 
             router.basic_publish(RECEIPTS, refusing.method.queue, b"{}")
         channel = connection.channel()
         mine = channel.queue_declare("", exclusive=True).method.queue
-        said = str(uuid.uuid4()).encode()
-        router.basic_publish(RECEIPTS, mine, said)
+        body = str(uuid.uuid4()).encode()
+        router.basic_publish(RECEIPTS, mine, body)
         _, _, heard = next(channel.consume(mine, auto_ack=True, inactivity_timeout=30))
-        assert heard == said
+        assert heard == body
 
 
 def test_receipts_reach_queues_of_publishers_and_nobody_binds_them(client: Guarded) -> None:

@@ -58,13 +58,13 @@ ANSWERS = {
 
 
 @contextlib.asynccontextmanager
-async def answering(said: bytes) -> AsyncIterator[int]:
-    """Yield the port of a server that answers each request with ``said`` and hangs up."""
+async def answering(reply: bytes) -> AsyncIterator[int]:
+    """Yield the port of a server that answers each request with ``reply`` and hangs up."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             await reader.readuntil(b"\r\n\r\n")
-            writer.write(said)
+            writer.write(reply)
             await writer.drain()
         writer.close()
 
@@ -187,20 +187,20 @@ ASKERS: list[Callable[[int], Awaitable[str]]] = [
 ]
 
 
-@pytest.mark.parametrize("said", ANSWERS.values(), ids=ANSWERS.keys())
+@pytest.mark.parametrize("reply", ANSWERS.values(), ids=ANSWERS.keys())
 @pytest.mark.parametrize("ask", ASKERS)
 async def test_an_answer_that_cant_be_is_none_and_ends_nobody(
-    ask: Callable[[int], Awaitable[str]], said: bytes
+    ask: Callable[[int], Awaitable[str]], reply: bytes
 ) -> None:
-    async with answering(said) as port:
+    async with answering(reply) as port:
         assert await asyncio.wait_for(ask(port), 60)
 
 
-@pytest.mark.parametrize("said", ANSWERS.values(), ids=ANSWERS.keys())
+@pytest.mark.parametrize("reply", ANSWERS.values(), ids=ANSWERS.keys())
 async def test_a_collector_that_answers_what_it_likes_takes_the_tracer_with_it_never(
-    said: bytes,
+    reply: bytes,
 ) -> None:
-    async with answering(said) as port:
+    async with answering(reply) as port:
         tracer = Tracer(TraceSettings(endpoint=f"http://127.0.0.1:{port}"))
         tracer.add([span()])
         running = asyncio.create_task(tracer.run())
@@ -213,9 +213,9 @@ async def test_a_collector_that_answers_what_it_likes_takes_the_tracer_with_it_n
     "count", ["1e308", "[]", "{}", '"' + "9" * 5000 + '"', "-1", "null", '"NaN"', "true"]
 )
 async def test_a_collector_refuses_no_more_spans_than_it_was_sent(count: str) -> None:
-    said = f'{{"partialSuccess": {{"rejectedSpans": {count}}}}}'.encode()
+    text = f'{{"partialSuccess": {{"rejectedSpans": {count}}}}}'.encode()
     before = _spans()
-    async with answering(answer(said)) as port:
+    async with answering(answer(text)) as port:
         tracer = Tracer(TraceSettings(endpoint=f"http://127.0.0.1:{port}"))
         tracer.add([span()])
         running = asyncio.create_task(tracer.run())

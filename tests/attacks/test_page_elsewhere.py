@@ -100,7 +100,7 @@ class Victim:
             elif '"error' in text or text.startswith("closed"):
                 ends(text)
 
-        page.on("console", lambda said: "frame-ancestors" in said.text and ends("not framed"))
+        page.on("console", lambda message: "frame-ancestors" in message.text and ends("not framed"))
         page.on(
             "response", lambda r: "/sockjs/" in r.url and r.status >= 400 and ends(str(r.status))
         )

@@ -210,8 +210,8 @@ async def _router(
     stack: contextlib.AsyncExitStack, core: str, name: str, store: MemoryStore
 ) -> None:
     link = await _link(stack, core, name)
-    told = RouterSettings(name=name, region="oregon", queues=("router.1", "router.2"))
-    service = RouterService(told, links=link, taking=link, store=store, topics=TOPICS)
+    settings = RouterSettings(name=name, region="oregon", queues=("router.1", "router.2"))
+    service = RouterService(settings, links=link, taking=link, store=store, topics=TOPICS)
     stop = asyncio.Event()
     task = asyncio.create_task(service.serve(stop))
     await service.listening.wait()
@@ -260,7 +260,9 @@ async def test_headers_that_fill_a_frame_stop_a_region(fabric: Fabrics, entrance
     assert (len(before), len(meanwhile)) == (INNOCENTS, INNOCENTS)
     assert await fabric.routed(2 * INNOCENTS) == [*before, *meanwhile]
     assert {name for name, _ in answers} == {f"poison-{n}" for n in range(100)}
-    assert {(said.status, said.reason) for _, said in answers} == {("rejected", "bad_header")}
+    assert {(receipt.status, receipt.reason) for _, receipt in answers} == {
+        ("rejected", "bad_header")
+    }
     for message in await fabric.evidence(100):
         assert message.body == b"{}"
         assert message.properties.headers["reason"] == "bad_header"
@@ -275,7 +277,7 @@ async def test_bronze_travels_as_gold_with_a_header_that_names_another_topic(
     assert await fabric.hostile.publish(b"publish", b"ticks.x", asking(copied, "evil", "cc"))
     # One receipt for each queue that it was copied into, by both shovels.
     answers = await fabric.answers(4)
-    assert {(name, said.status, said.reason) for name, said in answers} == {
+    assert {(name, receipt.status, receipt.reason) for name, receipt in answers} == {
         ("cc", "rejected", "cc_not_allowed")
     }
     assert {m.topic for m in await fabric.evidence(4)} == {"cc_not_allowed"}
@@ -292,8 +294,8 @@ async def test_bronze_travels_as_gold_with_a_header_that_the_broker_takes_away(
     (evidence,) = await fabric.evidence(1)
     assert evidence.topic == "cc_not_allowed"
     assert evidence.properties.headers["topic"] == "ticks.x"
-    ((name, said),) = await fabric.answers(1)
-    assert (name, said.status) == ("bcc", "routed")
+    ((name, messages),) = await fabric.answers(1)
+    assert (name, messages.status) == ("bcc", "routed")
     assert await fabric.routed(1) == ["bcc"]
 
 
@@ -310,13 +312,15 @@ async def test_bronze_travels_as_gold_behind_a_second_header_of_the_shovels_name
     assert await fabric.hostile.publish(b"publish", b"ticks.x", asking(hidden + twice, "evil", "t"))
     if rabbitmq_home.version.startswith("3."):
         answers = await fabric.answers(2)
-        assert {(said.status, said.reason) for _, said in answers} == {("rejected", "bad_header")}
+        assert {(messages.status, messages.reason) for _, messages in answers} == {
+            ("rejected", "bad_header")
+        }
         assert {m.topic for m in await fabric.evidence(2)} == {"bad_header"}
     else:
         # The copy from the shovel for gold is refused, as it is without these headers.
         assert [m.topic for m in await fabric.evidence(1)] == ["cc_not_allowed"]
-        ((_, said),) = await fabric.answers(1)
-        assert said.status == "routed"
+        ((_, messages),) = await fabric.answers(1)
+        assert messages.status == "routed"
         assert await fabric.routed(1) == ["t"]
     async with innocent(fabric.region) as publisher:
         after = await innocents(publisher, f"twice-after-{len(hidden_by)}")
@@ -382,7 +386,7 @@ async def test_some_header_or_other_makes_a_router_stumble(fabric: Fabrics) -> N
     assert len(taken) > 30
     unanswered = set(taken)
     while unanswered:
-        ((name, said),) = await fabric.answers(1)
+        ((name, messages),) = await fabric.answers(1)
         unanswered.discard(str(name))
-        assert said.status == "routed" or said.reason in ("bad_header", "cc_not_allowed")
+        assert messages.status == "routed" or messages.reason in ("bad_header", "cc_not_allowed")
     assert fabric.losses == []

@@ -25,7 +25,7 @@ from wholesale.mailbox.service import MailboxService, MailboxSettings
 pytestmark = [pytest.mark.broker, pytest.mark.promise("F4")]
 
 KEY = "news.breaking"
-ROUTER, MAILBOX, DESK = "router.oregon", "mailbox.oregon", "frontdesk.oregon"
+ROUTER, MAILBOX, FRONTDESK = "router.oregon", "mailbox.oregon", "frontdesk.oregon"
 SCALER = "scaler.oregon"
 # Users of another region.
 KEEPER, SHOVEL = "keeper.dublin", "shovel.dublin"
@@ -122,7 +122,7 @@ def test_a_scaler_does_more_than_drain_boxes_of_its_region(core: Guarded) -> Non
 
 def test_others_order_a_box_to_drain(core: Guarded) -> None:
     order = "_fabric.drain.oregon.edge-1"
-    for user in (MAILBOX, DESK, KEEPER, "keeper.oregon", "box.edge-1", "box.edge-2"):
+    for user in (MAILBOX, FRONTDESK, KEEPER, "keeper.oregon", "box.edge-1", "box.edge-2"):
         to = ("postoffice", "outbound", "orders")
         core.refuses(user, *(publishes(exchange, order) for exchange in to))
 
@@ -187,12 +187,12 @@ def _why_rejected(core: Guarded, body: bytes) -> str | None:
 
 def test_a_frontdesk_speaks_on_the_core(core: Guarded) -> None:
     core.takes(
-        DESK,
+        FRONTDESK,
         hears("upstream", "_fabric.load.oregon.*"),
         hears("upstream", "_fabric.report.oregon.*"),
     )
     core.refuses(
-        DESK,
+        FRONTDESK,
         *(publishes(to, KEY) for to in ("intake", "postoffice", "upstream", "outbound", "")),
         hears("upstream"),
         hears("upstream", "_fabric.mark"),
@@ -201,17 +201,17 @@ def test_a_frontdesk_speaks_on_the_core(core: Guarded) -> None:
         gets("router.1"),
         deletes_exchange("upstream"),
     )
-    assert core.api(DESK, "/overview") == 401
+    assert core.api(FRONTDESK, "/overview") == 401
 
 
 def test_a_frontdesk_hears_what_publishers_say(client: Guarded) -> None:
     client.takes(
-        DESK,
-        publishes("publish", KEY, user_id=DESK),
+        FRONTDESK,
+        publishes("publish", KEY, user_id=FRONTDESK),
         lambda channel: channel.queue_declare("", exclusive=True),
     )
     client.refuses(
-        DESK,
+        FRONTDESK,
         hears("publish"),
         publishes("", "amq.gen-x"),
         declares("frontdesk.desk-1.x"),

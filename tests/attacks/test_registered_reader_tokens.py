@@ -23,8 +23,8 @@ async def test_a_revoked_user_is_back_when_the_revocation_is_forgotten(
     engine: str, tmp_path: Path
 ) -> None:
     table = TopicTable(TABLE.policies, tokens_ttl=REMEMBERED)
-    told = TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER)
-    async with opened_box(engine, table=table, tokens=told) as box:
+    settings = TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER)
+    async with opened_box(engine, table=table, tokens=settings) as box:
         # Just longer ago than revocations are remembered.
         revoked_at = time.time() - REMEMBERED - 0.5
         ms = int(revoked_at * 1000)

@@ -11,10 +11,10 @@ from typing import Any
 import jwt
 from tornado.web import Application, HTTPError, RequestHandler
 
-READERS: collections.defaultdict[str, set[Hub]] = collections.defaultdict(set)
+READERS: collections.defaultdict[str, set[FakeMercure]] = collections.defaultdict(set)
 
 
-class Hub(RequestHandler):
+class FakeMercure(RequestHandler):
     def initialize(self, asked: argparse.Namespace) -> None:
         self._asked = asked
 
@@ -57,7 +57,7 @@ async def main() -> None:
     parser.add_argument("--write-timeout")
     asked = parser.parse_args()
     host, _, port = asked.addr.partition(":")
-    hub = Application([("/.well-known/mercure", Hub, {"asked": asked})])
+    hub = Application([("/.well-known/mercure", FakeMercure, {"asked": asked})])
     hub.listen(int(port), host)
     await asyncio.Event().wait()
 

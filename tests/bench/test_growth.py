@@ -139,7 +139,7 @@ def test_processes_of_a_region_are_told_apart_by_what_they_do() -> None:
 def test_a_part_that_cannot_run_says_why_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(*_told: Any) -> Growth:
+    def fails(*_arguments: Any) -> Growth:
         raise SetupError("cargo is missing")
 
     parts = {

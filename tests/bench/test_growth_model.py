@@ -53,15 +53,17 @@ MODEL = model.Model.of(PARTS)
 
 
 def test_a_line_goes_through_its_points() -> None:
-    assert model.Line.through([(1, 1_000), (4, 1_300)]) == model.Line(900, 100)
-    assert model.Line(900, 100).at(40) == 4_900
+    assert model.GrowthLine.through([(1, 1_000), (4, 1_300)]) == model.GrowthLine(900, 100)
+    assert model.GrowthLine(900, 100).at(40) == 4_900
 
 
 def test_a_line_is_written_with_its_sign() -> None:
-    assert model.Line(1_200, 0.4).written("µs", "reader", digits=2) == (
+    assert model.GrowthLine(1_200, 0.4).written("µs", "reader", digits=2) == (
         "1,200 µs + 0.40 µs for each reader"
     )
-    assert model.Line(4_286, -48.2).written("µs", "region") == "4,286 µs - 48 µs for each region"
+    assert (
+        model.GrowthLine(4_286, -48.2).written("µs", "region") == "4,286 µs - 48 µs for each region"
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,7 @@ def test_nothing_was_kept_up_with_if_the_first_rate_wasnt() -> None:
 
 
 def test_what_was_not_fitted_is_foretold_beside_what_was_measured() -> None:
-    text = model.foretold(MODEL, PARTS)
+    text = model.predictions(MODEL, PARTS)
     assert "4,000 deliveries a second: cores | 0.024 | 0.030 | -20% |" in text
     assert "3 regions of 2 boxes, a message: µs of all programs | 10,430 | 10,000 | +4% |" in text
 

@@ -38,8 +38,8 @@ class Script(Profiler):
     def command(self, data: Path) -> list[str]:
         return ["sh", "-c", self._script.replace("DATA", str(data))]
 
-    def looks(self, data: Path, said: str) -> bool:
-        return "looks" in said
+    def has_begun(self, data: Path, output: str) -> bool:
+        return "looks" in output
 
     def fold(self, data: Path) -> str:
         return data.read_text("utf-8")
@@ -116,7 +116,7 @@ def test_without_samples_there_are_no_costs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("output", "reason"),
     [
         ("Error:\nNo permission to look.\nSee the manual.\n", "No permission to look."),
         ("starts\nError: no such process\n", "no such process"),
@@ -124,8 +124,8 @@ def test_without_samples_there_are_no_costs() -> None:
         ("", "it says nothing"),
     ],
 )
-def test_the_reason_for_a_failure_is_one_line(said: str, reason: str) -> None:
-    assert why(said) == reason
+def test_the_reason_for_a_failure_is_one_line(output: str, reason: str) -> None:
+    assert why(output) == reason
 
 
 def looked_at(profilers: list[Profiler], folder: Path) -> dict[str, Profile | NotMeasured]:

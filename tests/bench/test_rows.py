@@ -12,28 +12,28 @@ from click.testing import CliRunner
 from bench import __main__ as command
 from bench.delivery import in_turn
 from bench.meter import processor_seconds, resident_bytes
-from bench.rows import NotMeasured, Row, as_json, measured, print_table
+from bench.rows import BenchRow, NotMeasured, as_json, measured, print_table
 from newsfabric.errors import SetupError
 
 
 @pytest.mark.parametrize(
     ("row", "reached", "asked"),
     [
-        (Row("f", 1.0, "ms", at_most=1), True, "≤ 1 ms"),
-        (Row("f", 1.1, "ms", at_most=1), False, "≤ 1 ms"),
-        (Row("f", 12_000, "/s", at_least=12_000), True, "≥ 12,000 /s"),
-        (Row("f", 11_999, "/s", at_least=12_000), False, "≥ 12,000 /s"),
-        (Row("f", 1.0, "ms"), None, ""),
+        (BenchRow("f", 1.0, "ms", at_most=1), True, "≤ 1 ms"),
+        (BenchRow("f", 1.1, "ms", at_most=1), False, "≤ 1 ms"),
+        (BenchRow("f", 12_000, "/s", at_least=12_000), True, "≥ 12,000 /s"),
+        (BenchRow("f", 11_999, "/s", at_least=12_000), False, "≥ 12,000 /s"),
+        (BenchRow("f", 1.0, "ms"), None, ""),
     ],
 )
-def test_a_limit_is_kept_or_missed(row: Row, reached: bool | None, asked: str) -> None:
+def test_a_limit_is_kept_or_missed(row: BenchRow, reached: bool | None, asked: str) -> None:
     assert (row.reached, row.asked) == (reached, asked)
 
 
 def test_a_value_is_shown_beside_its_floor() -> None:
-    row = Row("f", 9.0, "µs", digits=2, floor=8.0)
+    row = BenchRow("f", 9.0, "µs", digits=2, floor=8.0)
     assert (row.measured, row.ratio) == ("9.00 µs", "1.12")
-    assert Row("f", 9.0, "µs").ratio == ""
+    assert BenchRow("f", 9.0, "µs").ratio == ""
 
 
 async def test_floor_and_gateway_take_turns_and_their_medians_are_compared() -> None:
@@ -66,7 +66,7 @@ def test_a_process_is_measured_by_its_number() -> None:
     ],
 )
 def test_a_part_that_cannot_run_says_why(error: Exception, why: str) -> None:
-    def part() -> list[Row]:
+    def part() -> list[BenchRow]:
         raise error
 
     assert measured(part) == NotMeasured(why)
@@ -75,7 +75,7 @@ def test_a_part_that_cannot_run_says_why(error: Exception, why: str) -> None:
 def test_the_table_shows_parts_that_ran_and_why_others_did_not(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    row = Row("f", 1.0, "s", at_most=2)
+    row = BenchRow("f", 1.0, "s", at_most=2)
     sections = [("store", NotMeasured("no [Java]")), ("resume", [row])]
     print_table(sections)
     lines = [line.split("│")[1:-1] for line in capsys.readouterr().out.splitlines()]
@@ -91,10 +91,10 @@ def test_the_table_shows_parts_that_ran_and_why_others_did_not(
 def test_an_interrupted_run_leaves_what_it_has_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted() -> list[Row]:
+    def interrupted() -> list[BenchRow]:
         raise KeyboardInterrupt
 
-    row = Row("f", 1.0, "ms")
+    row = BenchRow("f", 1.0, "ms")
     monkeypatch.setitem(command.PARTS, "store", lambda: [row])  # type: ignore[misc]
     monkeypatch.setitem(command.PARTS, "idle", interrupted)  # type: ignore[misc]
     arguments = ["store", "idle", "--json", str(tmp_path / "found.json")]

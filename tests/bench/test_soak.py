@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from bench.soak.__main__ import descriptors, memory
-from bench.soak.processes import Sample
+from bench.soak.processes import ProcessSample
 
 MIB = 1 << 20
 
 
-def samples(*mib: float) -> list[Sample]:
-    return [Sample(float(at), int(rss * MIB), 10) for at, rss in enumerate(mib)]
+def samples(*mib: float) -> list[ProcessSample]:
+    return [ProcessSample(float(at), int(rss * MIB), 10) for at, rss in enumerate(mib)]
 
 
 @pytest.mark.parametrize(
@@ -36,4 +36,4 @@ def test_memory_is_flat_if_its_end_is_about_its_beginning(mib: list[float], good
 
 @pytest.mark.parametrize(("after", "good"), [(5, True), (10, True), (18, True), (19, False)])
 def test_descriptors_are_flat_if_no_more_are_open_than_before(after: int, good: bool) -> None:
-    assert descriptors("it", Sample(0, 1, 10), Sample(1, 1, after)).good is good
+    assert descriptors("it", ProcessSample(0, 1, 10), ProcessSample(1, 1, after)).good is good

@@ -227,21 +227,22 @@ async def test_a_broker_says_why_it_takes_no_messages(
 ) -> None:
     api, answer = nonsense
     alarms = [{"node": "a@b", "resource": resource} for resource in resources]
-    said = {"status": "failed", "reason": "why", "alarms": alarms} if alarms else {"status": "ok"}
-    answer.status, answer.body = status, json.dumps(said).encode()
+    fields = {"status": "failed", "reason": "why", "alarms": alarms} if alarms else {"status": "ok"}
+    answer.status, answer.body = status, json.dumps(fields).encode()
     assert await api.alarm() == alarm
 
 
 @pytest.mark.parametrize(
-    "said", [{}, {"object_totals": {}}, {"object_totals": []}, {"object_totals": {"queues": "7"}}]
+    "document",
+    [{}, {"object_totals": {}}, {"object_totals": []}, {"object_totals": {"queues": "7"}}],
 )
 async def test_a_broker_that_doesnt_say_how_many_queues_it_has_has_not_none(
-    nonsense: tuple[Management, CannedAnswer], said: dict[str, object]
+    nonsense: tuple[Management, CannedAnswer], document: dict[str, object]
 ) -> None:
     api, answer = nonsense
     answer.body = json.dumps({"object_totals": {"queues": 7}}).encode()
     assert await api.queue_total() == 7
-    answer.body = json.dumps(said).encode()
+    answer.body = json.dumps(document).encode()
     with pytest.raises(ManagementError):
         await api.queue_total()
 

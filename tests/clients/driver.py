@@ -33,21 +33,21 @@ def described(done: Callable[[], Published]) -> dict[str, Any]:
         return {"published": dataclasses.asdict(done())}
     except PublishError as error:
         names = ("reason", "message_id", "sent")
-        told = {name: getattr(error, name) for name in names if hasattr(error, name)}
-        told |= {"text": str(error)} if isinstance(error, AccessRefused) else {}
-        return {"error": type(error).__name__, **told}
+        fields = {name: getattr(error, name) for name in names if hasattr(error, name)}
+        fields |= {"text": str(error)} if isinstance(error, AccessRefused) else {}
+        return {"error": type(error).__name__, **fields}
     except ValueError:
         return {"error": "argument"}
 
 
-def tally(outcomes: list[dict[str, Any]], began: float) -> dict[str, Any]:
+def summary(outcomes: list[dict[str, Any]], began: float) -> dict[str, Any]:
     failed = sum("error" in outcome for outcome in outcomes)
     return {"seconds": time.perf_counter() - began, "failed": failed}
 
 
 def outcome_of(futures: list[Any], began: float, *, many: bool) -> dict[str, Any]:
     outcomes = [described(future.result) for future in futures]
-    return tally(outcomes, began) if many else outcomes[0]
+    return summary(outcomes, began) if many else outcomes[0]
 
 
 def messages(lines: list[dict[str, Any]]) -> list[list[tuple[str, str, dict[str, Any]]]]:

@@ -66,9 +66,9 @@ def secured(node: LocalNode, region: ClientRegion, *, authority: Path | None) ->
 
 async def refusal(publisher: Program, *urls: str) -> str:
     """Return the error of ``publisher``, at once, when it has no other broker."""
-    (told,) = await publisher.run(settings(*urls, timeout=FOR_EVER), MESSAGE)
-    assert told["error"] == "AccessRefused", told
-    return str(told["text"])
+    (result,) = await publisher.run(settings(*urls, timeout=FOR_EVER), MESSAGE)
+    assert result["error"] == "AccessRefused", result
+    return str(result["text"])
 
 
 async def test_a_wrong_password(publisher: Program, regions: ClientRegions) -> None:
@@ -108,8 +108,8 @@ async def test_where_one_broker_refuses_another_is_used(
     region = await regions("oregon")
     wrong = Credentials("guest", "wrong").in_url(region.url)
     given = settings(f"{wrong}, {region.url}", timeout=20.0)
-    (told,) = await publisher.run(given, MESSAGE)
-    assert told["published"]["region"] == "oregon"
+    (result,) = await publisher.run(given, MESSAGE)
+    assert result["published"]["region"] == "oregon"
 
 
 async def test_where_one_region_refuses_another_is_used_and_the_log_says_so(
@@ -117,9 +117,11 @@ async def test_where_one_region_refuses_another_is_used_and_the_log_says_so(
 ) -> None:
     oregon, dublin = await regions("oregon"), await regions("dublin")
     wrong = Credentials("guest", "wrong").in_url(oregon.url)
-    (told,), said = await publisher.run_and_listen(settings(wrong, dublin, timeout=20.0), MESSAGE)
-    assert told["published"]["region"] == "dublin"
-    assert "ACCESS_REFUSED - Login was refused" in said
+    (lines,), result = await publisher.run_and_listen(
+        settings(wrong, dublin, timeout=20.0), MESSAGE
+    )
+    assert lines["published"]["region"] == "dublin"
+    assert "ACCESS_REFUSED - Login was refused" in result
 
 
 async def test_a_region_that_is_down_may_come_back(
@@ -128,8 +130,8 @@ async def test_a_region_that_is_down_may_come_back(
     oregon = await regions("oregon")
     wrong = Credentials("guest", "wrong").in_url(oregon.url)
     down = f"amqp://127.0.0.1:{unused_tcp_port}/%2F"
-    (told,) = await publisher.run(settings(wrong, down, timeout=2.0), MESSAGE)
-    assert (told["error"], told["sent"]) == ("Unanswered", False)
+    (result,) = await publisher.run(settings(wrong, down, timeout=2.0), MESSAGE)
+    assert (result["error"], result["sent"]) == ("Unanswered", False)
 
 
 async def test_a_broker_that_takes_no_more_connections_of_the_user_may_take_some_later(
@@ -138,9 +140,9 @@ async def test_a_broker_that_takes_no_more_connections_of_the_user_may_take_some
     region = await regions("oregon")
     url = await region.user(PublisherRights("late", ("news.#",)))
     await region.close_to("late")
-    (told,), said = await publisher.run_and_listen(settings(url, timeout=2.0), MESSAGE)
-    assert "user connection limit (0) is reached" in said
-    assert (told["error"], told["sent"]) == ("Unanswered", False)
+    (lines,), result = await publisher.run_and_listen(settings(url, timeout=2.0), MESSAGE)
+    assert "user connection limit (0) is reached" in result
+    assert (lines["error"], lines["sent"]) == ("Unanswered", False)
 
 
 async def test_a_broker_that_takes_no_more_connections_may_take_some_later(
@@ -148,9 +150,9 @@ async def test_a_broker_that_takes_no_more_connections_may_take_some_later(
 ) -> None:
     region = await regions("oregon")
     await region.close_to_all()
-    (told,), said = await publisher.run_and_listen(settings(region, timeout=2.0), MESSAGE)
-    assert "connection limit (0) is reached" in said
-    assert (told["error"], told["sent"]) == ("Unanswered", False)
+    (lines,), result = await publisher.run_and_listen(settings(region, timeout=2.0), MESSAGE)
+    assert "connection limit (0) is reached" in result
+    assert (lines["error"], lines["sent"]) == ("Unanswered", False)
 
 
 async def test_over_tls_with_an_authority_of_ones_own(
@@ -158,9 +160,9 @@ async def test_over_tls_with_an_authority_of_ones_own(
 ) -> None:
     region = await regions("oregon")
     url = secured(node, region, authority=ours.authority)
-    told = await publisher.run(settings(url, timeout=20.0), MESSAGE, {**MESSAGE, "many": 500})
-    assert told[0]["published"]["region"] == "oregon"
-    assert told[1]["failed"] == 0
+    result = await publisher.run(settings(url, timeout=20.0), MESSAGE, {**MESSAGE, "many": 500})
+    assert result[0]["published"]["region"] == "oregon"
+    assert result[1]["failed"] == 0
     assert len(region.seen) == 501
 
 

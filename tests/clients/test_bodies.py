@@ -22,7 +22,7 @@ try {
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "error"),
     [
         (
             r"""['story' => ['headline' => "Comet \xf0\x9f"]]""",
@@ -39,7 +39,7 @@ try {
         ("fopen('php://memory', 'r')", "JsonException: Type is not supported"),
     ],
 )
-def test_php_says_what_json_can_not_say(body: str, said: str) -> None:
+def test_php_says_what_json_can_not_say(body: str, error: str) -> None:
     program("php")
     done = subprocess.run(
         ["php", "-r", PHP, "--", f"{ROOT}/clients/php/autoload.php", body],
@@ -48,4 +48,4 @@ def test_php_says_what_json_can_not_say(body: str, said: str) -> None:
         check=True,
         timeout=60,
     )
-    assert done.stdout == said
+    assert done.stdout == error

@@ -391,10 +391,10 @@ async def test_a_page_that_follows_and_leaves_300_topics_and_then_wants_600_stay
         await reading.page.evaluate("log.states.filter(({state}) => state === 'open').length") == 1
     )
     await reading.until(f"log.got.length === {fabric.published}")
-    told = [
+    limits = [
         answer["limits"] for answer in answers if answer["type"] == "pong" and "limits" in answer
     ]
-    assert told == [{"topics": 128, "verbs": 256, "verbs_per_second": 10}]
+    assert limits == [{"topics": 128, "verbs": 256, "verbs_per_second": 10}]
     assert [answer for answer in answers if answer["type"] == "error"] == []
 
 

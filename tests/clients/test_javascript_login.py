@@ -98,10 +98,10 @@ async def house() -> AsyncIterator[House]:
 
 @pytest.fixture
 async def box(house: House, tmp_path: Path) -> AsyncIterator[Box]:
-    told = TokenSettings(
+    settings = TokenSettings(
         keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER, leeway=0.0, cookie="session"
     )
-    async with opened_box("tornado", table=TABLE, tokens=told, origins=(house.url,)) as box:
+    async with opened_box("tornado", table=TABLE, tokens=settings, origins=(house.url,)) as box:
         house.box.append(box)
         yield box
 
@@ -168,14 +168,14 @@ async def test_a_page_logs_in_later_and_then_gets_its_topic(box: Box, page: Page
     assert await _log(page, "refused", "refused.length") == [101]
     refused = "fabric.login(given).catch(({name, code}) => [name, code])"
     assert await page.evaluate(f"(given) => {refused}", "no token") == ["FabricError", 101]
-    told = await page.evaluate("(given) => fabric.login(given)", token("42", exp=4_000_000_000))
-    assert told["user"] == "42"
+    login = await page.evaluate("(given) => fabric.login(given)", token("42", exp=4_000_000_000))
+    assert login["user"] == "42"
     await page.evaluate("fabric.history('user.42')")
     box.publish("user.42", {"n": 1})
     assert await _log(page, "got", "got.length") == [{"n": 1}]
     # Another user may log in, on a new connection: the first topic isn't this user's.
     await page.evaluate("void fabric.on('logout', (logout) => { window.out = logout; })")
-    told = await page.evaluate("(given) => fabric.login(given)", token("7"))
-    assert (told["user"], await page.evaluate("fabric.state.user")) == ("7", "7")
+    login = await page.evaluate("(given) => fabric.login(given)", token("7"))
+    assert (login["user"], await page.evaluate("fabric.state.user")) == ("7", "7")
     await page.wait_for_function("window.out && out.user === '42'")
     assert (await _log(page, "refused", "refused.length > 1"))[1:] == [103]

@@ -91,8 +91,8 @@ async def test_who_knows_a_messages_id_can_not_answer_for_a_router(
 
     region.answers = forge
     one = {**MESSAGE, "options": {"message_id": "m-1"}}
-    told = await publisher.run(settings(region), one, one)
-    assert [each["published"]["id"] for each in told] == 2 * ["id of m-1"]
+    result = await publisher.run(settings(region), one, one)
+    assert [each["published"]["id"] for each in result] == 2 * ["id of m-1"]
     secrets = {message.properties.correlation_id for message in region.seen}
     assert len(secrets) == 2
     # 120 random bits, in any text form.
@@ -101,8 +101,8 @@ async def test_who_knows_a_messages_id_can_not_answer_for_a_router(
 
 async def test_it_returns_what_the_receipt_says(publisher: Program, regions: ClientRegions) -> None:
     region = await regions("oregon")
-    told = await publisher.run(settings(region), {**MESSAGE, "options": {"message_id": "m-1"}})
-    assert told == [
+    result = await publisher.run(settings(region), {**MESSAGE, "options": {"message_id": "m-1"}})
+    assert result == [
         {
             "published": {
                 "message_id": "m-1",
@@ -120,8 +120,8 @@ async def test_it_returns_what_the_receipt_says(publisher: Program, regions: Cli
 async def test_pythons_asynchronous_publisher_returns_it_too(regions: ClientRegions) -> None:
     region = await regions("oregon")
     message = {**MESSAGE, "options": {"message_id": "m-1"}}
-    (told,) = await program("python-async").run(settings(region), message)
-    assert (told["published"]["routed"], told["published"]["id"]) == (True, "id of m-1")
+    (result,) = await program("python-async").run(settings(region), message)
+    assert (result["published"]["routed"], result["published"]["id"]) == (True, "id of m-1")
 
 
 async def test_told_so_it_waits_for_the_brokers_confirm_only(
@@ -129,9 +129,9 @@ async def test_told_so_it_waits_for_the_brokers_confirm_only(
 ) -> None:
     region = await regions("oregon")
     region.answers = lambda _message, _n: None
-    (told,) = await publisher.run(settings(region, receipt=False), MESSAGE)
-    assert told["published"]["routed"] is False
-    assert told["published"]["message_id"] == (await region.saw(1))[0].properties.message_id
+    (result,) = await publisher.run(settings(region, receipt=False), MESSAGE)
+    assert result["published"]["routed"] is False
+    assert result["published"]["message_id"] == (await region.saw(1))[0].properties.message_id
 
 
 async def test_without_a_receipt_it_sends_the_same_again(
@@ -139,8 +139,8 @@ async def test_without_a_receipt_it_sends_the_same_again(
 ) -> None:
     region = await regions("oregon")
     region.answers = lambda _message, n: None if n < 3 else "routed"
-    (told,) = await publisher.run(settings(region, send_again=SILENCE), MESSAGE)
-    assert told["published"]["routed"] is True
+    (result,) = await publisher.run(settings(region, send_again=SILENCE), MESSAGE)
+    assert result["published"]["routed"] is True
     assert len(region.seen) == 3
     assert len({m.properties.message_id for m in region.seen}) == 1
     assert len({(m.topic, m.body) for m in region.seen}) == 1
@@ -151,8 +151,8 @@ async def test_a_rejection_is_an_error_with_its_reason(
 ) -> None:
     region = await regions("oregon")
     region.answers = lambda _message, _n: "topic_not_allowed"
-    told = await publisher.run(settings(region), MESSAGE)
-    assert told == [{"error": "Rejected", "reason": "topic_not_allowed"}]
+    result = await publisher.run(settings(region), MESSAGE)
+    assert result == [{"error": "Rejected", "reason": "topic_not_allowed"}]
     assert len(region.seen) == 1
 
 
@@ -160,18 +160,18 @@ async def test_a_message_that_nobody_waits_for_is_an_error(
     publisher: Program, regions: ClientRegions
 ) -> None:
     region = await regions("oregon", queue=False)
-    told = await publisher.run(
+    result = await publisher.run(
         settings(region), MESSAGE, {**MESSAGE, "options": {"receipt": False}}
     )
-    assert told == [{"error": "Returned"}, {"error": "Returned"}]
+    assert result == [{"error": "Returned"}, {"error": "Returned"}]
 
 
 async def test_what_one_region_returns_another_may_take(
     publisher: Program, regions: ClientRegions
 ) -> None:
     nobody, dublin = await regions("oregon", queue=False), await regions("dublin")
-    (told,) = await publisher.run(settings(nobody, dublin), MESSAGE)
-    assert told["published"]["region"] == "dublin"
+    (result,) = await publisher.run(settings(nobody, dublin), MESSAGE)
+    assert result["published"]["region"] == "dublin"
 
 
 async def test_no_answer_in_time_is_an_error_that_says_what_to_send_again(
@@ -181,8 +181,8 @@ async def test_no_answer_in_time_is_an_error_that_says_what_to_send_again(
     region.answers = lambda _message, _n: None
     message = {**MESSAGE, "options": {"message_id": "m-1"}}
     # Enough time to connect on a busy machine: otherwise the message isn't even sent.
-    told = await publisher.run(settings(region, timeout=5.0), message)
-    assert told == [{"error": "Unanswered", "message_id": "m-1", "sent": True}]
+    result = await publisher.run(settings(region, timeout=5.0), message)
+    assert result == [{"error": "Unanswered", "message_id": "m-1", "sent": True}]
 
 
 async def test_where_no_broker_can_be_reached_it_says_that_nothing_was_sent(
@@ -190,8 +190,8 @@ async def test_where_no_broker_can_be_reached_it_says_that_nothing_was_sent(
 ) -> None:
     down = f"amqp://127.0.0.1:{unused_tcp_port}/%2F"
     message = {**MESSAGE, "options": {"message_id": "m-1"}}
-    told = await publisher.run(settings(down, timeout=1.0), message)
-    assert told == [{"error": "Unanswered", "message_id": "m-1", "sent": False}]
+    result = await publisher.run(settings(down, timeout=1.0), message)
+    assert result == [{"error": "Unanswered", "message_id": "m-1", "sent": False}]
 
 
 async def test_a_broker_that_is_down_is_passed_over(
@@ -199,8 +199,8 @@ async def test_a_broker_that_is_down_is_passed_over(
 ) -> None:
     region = await regions("oregon")
     down = f"amqp://127.0.0.1:{unused_tcp_port}/%2F"
-    (told,) = await publisher.run(settings(f"{down}, {region.url}"), MESSAGE)
-    assert told["published"]["region"] == "oregon"
+    (result,) = await publisher.run(settings(f"{down}, {region.url}"), MESSAGE)
+    assert result["published"]["region"] == "oregon"
 
 
 async def test_a_region_that_is_down_is_passed_over(
@@ -208,8 +208,8 @@ async def test_a_region_that_is_down_is_passed_over(
 ) -> None:
     dublin = await regions("dublin")
     down = f"amqp://127.0.0.1:{unused_tcp_port}/%2F"
-    (told,) = await publisher.run(settings(down, dublin), MESSAGE)
-    assert told["published"]["region"] == "dublin"
+    (result,) = await publisher.run(settings(down, dublin), MESSAGE)
+    assert result["published"]["region"] == "dublin"
 
 
 async def test_a_region_that_takes_and_doesnt_route_is_passed_over(
@@ -219,8 +219,8 @@ async def test_a_region_that_takes_and_doesnt_route_is_passed_over(
     oregon.answers = lambda _message, _n: None
     # On a busy machine the program may be connected to dublin first.
     dublin.answers = lambda _message, _n: "routed" if oregon.seen else None
-    (told,) = await publisher.run(settings(oregon, dublin, timeout=40.0, send_again=1.0), MESSAGE)
-    assert told["published"]["region"] == "dublin"
+    (result,) = await publisher.run(settings(oregon, dublin, timeout=40.0, send_again=1.0), MESSAGE)
+    assert result["published"]["region"] == "dublin"
     first, second = (await oregon.saw(1))[0], (await dublin.saw(1))[0]
     assert first.properties.message_id == second.properties.message_id
 
@@ -235,8 +235,8 @@ async def test_told_so_it_publishes_to_two_regions_at_once(
     dublin.answers = lambda _message, _n: "routed" if oregon.seen else None
     given = settings(oregon, dublin, copies=2, timeout=40.0, send_again=1.0)
     message = {**MESSAGE, "options": {"message_id": "m-1"}}
-    (told,) = await publisher.run(given, message)
-    assert told["published"]["region"] == "dublin"
+    (result,) = await publisher.run(given, message)
+    assert result["published"]["region"] == "dublin"
     seen = [*await oregon.saw(1), *dublin.seen]
     assert {message.properties.message_id for message in seen} == {"m-1"}
 
@@ -258,8 +258,8 @@ async def test_a_bounded_number_is_under_way(publisher: Program, regions: Client
         for message in held:
             region.answer(message, "routed")
         held.clear()
-    (told,) = await running
-    assert told["failed"] == 0
+    (result,) = await running
+    assert result["failed"] == 0
 
 
 async def test_a_connection_that_breaks_costs_nothing(
@@ -274,8 +274,8 @@ async def test_a_connection_that_breaks_costs_nothing(
     # Receipts are lost with their queue, so the messages are sent again.
     before = len(region.seen)
     region.answers = lambda _message, _n: "routed"
-    (told,) = await running
-    assert told["failed"] == 0
+    (result,) = await running
+    assert result["failed"] == 0
     assert {m.properties.message_id for m in region.seen[before:]} == first
 
 
@@ -289,16 +289,16 @@ async def test_what_isnt_a_receipt_is_ignored(publisher: Program, regions: Clien
         return "routed"
 
     region.answers = babble
-    (told,) = await publisher.run(settings(region), {**MESSAGE, "options": {"type": "receipt"}})
-    assert told["published"]["routed"] is True
+    (result,) = await publisher.run(settings(region), {**MESSAGE, "options": {"type": "receipt"}})
+    assert result["published"]["routed"] is True
 
 
 async def test_many_threads_worth_of_messages_all_arrive(
     publisher: Program, regions: ClientRegions
 ) -> None:
     region = await regions("oregon")
-    (told,) = await publisher.run(settings(region), {"topic": "news.x", "many": 500})
-    assert told["failed"] == 0
+    (result,) = await publisher.run(settings(region), {"topic": "news.x", "many": 500})
+    assert result["failed"] == 0
     assert len({m.properties.message_id for m in region.seen}) == 500
     assert json.loads(region.seen[0].body)["headline"] == "Comet seen over the bay"
 
@@ -309,9 +309,9 @@ async def test_what_its_broker_forbids_is_an_error_and_costs_the_others_nothing(
     region = await regions("oregon")
     url = await region.user(PublisherRights("cms", ("news.#",)))
     allowed, forbidden = MESSAGE, {**MESSAGE, "topic": "sport.x"}
-    told = await publisher.run(settings(url, send_again=1.0), allowed, forbidden, allowed)
-    assert told[1] == {"error": "Rejected", "reason": "publisher_not_allowed"}
-    assert [told[n]["published"]["routed"] for n in (0, 2)] == [True, True]
+    result = await publisher.run(settings(url, send_again=1.0), allowed, forbidden, allowed)
+    assert result[1] == {"error": "Rejected", "reason": "publisher_not_allowed"}
+    assert [result[n]["published"]["routed"] for n in (0, 2)] == [True, True]
     assert {message.topic for message in region.seen} == {"news.x"}
     # The broker confirms the user's name.
     assert {message.properties.user_id for message in region.seen} == {"cms"}
@@ -324,9 +324,9 @@ async def test_a_body_over_the_limit_is_an_error_at_once_and_is_not_sent(
     large = {**MESSAGE, "body": '"' + 65_535 * "x" + '"'}
     just = {**MESSAGE, "body": '"' + 65_534 * "x" + '"'}
     # If it were sent, the program would wait for a receipt for that long.
-    told = await publisher.run(settings(region, timeout=FOR_EVER), MESSAGE, large, just)
-    assert told[1] == {"error": "Rejected", "reason": "too_large"}
-    assert [told[n]["published"]["routed"] for n in (0, 2)] == [True, True]
+    result = await publisher.run(settings(region, timeout=FOR_EVER), MESSAGE, large, just)
+    assert result[1] == {"error": "Rejected", "reason": "too_large"}
+    assert [result[n]["published"]["routed"] for n in (0, 2)] == [True, True]
     assert sorted(len(message.body) for message in region.seen) == [21, 65_536]
 
 
@@ -335,8 +335,8 @@ async def test_a_key_that_no_frame_can_carry_is_an_error_at_once_and_is_not_sent
 ) -> None:
     region = await regions("oregon")
     long = {**MESSAGE, "options": {"key": 200_000 * "x"}}
-    told = await publisher.run(settings(region, timeout=FOR_EVER), MESSAGE, long)
-    assert told[1] == {"error": "Rejected", "reason": "bad_header"}
+    result = await publisher.run(settings(region, timeout=FOR_EVER), MESSAGE, long)
+    assert result[1] == {"error": "Rejected", "reason": "bad_header"}
     assert len(region.seen) == 1
 
 
@@ -346,9 +346,9 @@ async def test_what_a_broker_closes_the_channel_for_is_an_error_and_costs_the_ot
     region = await regions("oregon")
     bad = {**MESSAGE, "options": {"expiration": -1}}
     given = settings(region, send_again=1.0, timeout=FOR_EVER)
-    told = await publisher.run(given, MESSAGE, bad, MESSAGE)
-    assert told[1] == {"error": "Rejected", "reason": "bad_property"}
-    assert [told[n]["published"]["routed"] for n in (0, 2)] == [True, True]
+    result = await publisher.run(given, MESSAGE, bad, MESSAGE)
+    assert result[1] == {"error": "Rejected", "reason": "bad_property"}
+    assert [result[n]["published"]["routed"] for n in (0, 2)] == [True, True]
     assert {message.properties.expiration for message in region.seen} == {None}
 
 
@@ -357,10 +357,10 @@ async def test_a_broker_that_is_no_entrance_of_the_fabric_is_passed_over(
 ) -> None:
     nobody, dublin = await regions("oregon"), await regions("dublin")
     await nobody.without_exchange()
-    (told,) = await publisher.run(settings(nobody, dublin, timeout=FOR_EVER), MESSAGE)
-    assert told["published"]["region"] == "dublin"
-    (told,) = await publisher.run(settings(nobody, timeout=FOR_EVER), MESSAGE)
-    assert told == {"error": "Returned"}
+    (result,) = await publisher.run(settings(nobody, dublin, timeout=FOR_EVER), MESSAGE)
+    assert result["published"]["region"] == "dublin"
+    (result,) = await publisher.run(settings(nobody, timeout=FOR_EVER), MESSAGE)
+    assert result == {"error": "Returned"}
 
 
 @pytest.mark.parametrize("field", ["topic", "message_id", "type"])
@@ -370,7 +370,7 @@ async def test_what_amqp_cant_carry_is_an_error_and_costs_the_others_nothing(
     region = await regions("oregon")
     long = "x" * 256
     bad = {**MESSAGE, "topic": long} if field == "topic" else {**MESSAGE, "options": {field: long}}
-    told = await publisher.run(settings(region), MESSAGE, bad, MESSAGE)
-    assert told[1] == {"error": "argument"}
-    assert [told[n]["published"]["routed"] for n in (0, 2)] == [True, True]
+    result = await publisher.run(settings(region), MESSAGE, bad, MESSAGE)
+    assert result[1] == {"error": "argument"}
+    assert [result[n]["published"]["routed"] for n in (0, 2)] == [True, True]
     assert len(region.seen) == 2

@@ -137,8 +137,8 @@ async def test_a_broker_that_stops_in_the_middle_costs_no_message(
     for broker in pair.brokers:
         broker.answers = watch(broker)
     given = settings(pair.urls, window=20, send_again=SEND_AGAIN, timeout=PATIENCE)
-    (told,) = await program(language).run(given, {"topic": "news.x", "many": 300})
-    assert told["failed"] == 0
+    (result,) = await program(language).run(given, {"topic": "news.x", "many": 300})
+    assert result["failed"] == 0
     assert len(frozen) == 1
     pair.thaw()
     assert len(pair.tries()) == 300
@@ -157,8 +157,8 @@ async def test_a_queue_for_receipts_that_is_deleted_costs_no_message(
     await asyncio.to_thread(pair.delete_queue, broker, lost)
     waiting = {message.properties.message_id for message in broker.seen}
     broker.answers = lambda _message, _n: "routed"
-    (told,) = await running
-    assert told["failed"] == 0
+    (result,) = await running
+    assert result["failed"] == 0
     answered = [m.properties for m in broker.seen if m.properties.reply_to != lost]
     assert waiting <= {properties.message_id for properties in answered}
     assert len({properties.reply_to for properties in answered}) == 1

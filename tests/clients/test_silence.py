@@ -83,9 +83,9 @@ async def proxy(before: Callable[[], Awaitable[Proxy]]) -> Proxy:
 async def usual(publisher: Program, regions: ClientRegions) -> float:
     """Return the seconds that the program takes for a message without faults."""
     region = await regions("usual")
-    (told,) = await publisher.run(settings(region, timeout=SLACK), {"topic": "news.x", "many": 1})
-    assert told["failed"] == 0
-    return float(told["seconds"])
+    (result,) = await publisher.run(settings(region, timeout=SLACK), {"topic": "news.x", "many": 1})
+    assert result["failed"] == 0
+    return float(result["seconds"])
 
 
 async def at_each(moments: Iterable[str], check: Callable[[str], Awaitable[None]]) -> None:
@@ -118,8 +118,8 @@ async def test_a_message_goes_by_the_next_region(
         given = settings(
             proxy.before(oregon.url), dublin, send_again=SEND_AGAIN, timeout=TIMEOUT + SLACK
         )
-        (told, many) = await publisher.run(given, MESSAGE, {"topic": "news.x", "many": 1})
-        assert (moment, told["published"]["region"]) == (moment, "dublin")
+        (result, many) = await publisher.run(given, MESSAGE, {"topic": "news.x", "many": 1})
+        assert (moment, result["published"]["region"]) == (moment, "dublin")
         assert (moment, many["failed"]) == (moment, 0)
         took[moment] = many["seconds"]
 
@@ -137,11 +137,11 @@ async def test_with_no_other_region_it_is_told_in_time(
         fall_silent(proxy, MOMENTS[moment])
         given = settings(proxy.before(oregon.url), send_again=SEND_AGAIN, timeout=2.5)
         message = {**MESSAGE, "options": {"message_id": "m-1"}}
-        told, many = await publisher.run(given, message, {"topic": "news.x", "many": 1})
+        result, many = await publisher.run(given, message, {"topic": "news.x", "many": 1})
         # On a busy machine it may not reach the first message in time.
-        sent = moment == "at the first message" and told["sent"]
+        sent = moment == "at the first message" and result["sent"]
         unanswered = {"error": "Unanswered", "message_id": "m-1", "sent": sent}
-        assert (moment, told) == (moment, unanswered)
+        assert (moment, result) == (moment, unanswered)
         assert (moment, many["failed"]) == (moment, 1)
         assert 2.5 <= many["seconds"] < 2.5 + SLACK, moment
 
@@ -158,13 +158,13 @@ async def test_a_socket_that_takes_no_more_holds_nothing_up(
     given = settings(
         proxy.before(oregon.url), dublin, send_again=SEND_AGAIN, timeout=TIMEOUT + SLACK
     )
-    all_well, told = await asyncio.gather(
+    all_well, result = await asyncio.gather(
         usual(publisher, regions),
         publisher.run(given, *[long] * 100, {"topic": "news.x", "many": 1}),
     )
-    assert [one["published"]["region"] for one in told[:-1]] == 100 * ["dublin"]
-    assert told[-1]["failed"] == 0
-    assert told[-1]["seconds"] < TIMEOUT + all_well
+    assert [one["published"]["region"] for one in result[:-1]] == 100 * ["dublin"]
+    assert result[-1]["failed"] == 0
+    assert result[-1]["seconds"] < TIMEOUT + all_well
 
 
 async def test_once_it_is_heard_again_it_is_used_again(
@@ -182,8 +182,8 @@ async def test_once_it_is_heard_again_it_is_used_again(
     proxy.passing = passing
     # Without another region, Python's library waits for the heartbeat: 15 to 30 s.
     given = settings(proxy.before(oregon.url), send_again=SEND_AGAIN, timeout=30.0 + SLACK)
-    (told,) = await publisher.run(given, MESSAGE)
-    assert told["published"]["region"] == "oregon"
+    (result,) = await publisher.run(given, MESSAGE)
+    assert result["published"]["region"] == "oregon"
     assert silenced
     assert proxy.accepted > 1
 
@@ -196,11 +196,11 @@ async def test_one_that_is_blocked_is_passed_over(
     given = settings(
         proxy.before(oregon.url), dublin, window=1, send_again=SEND_AGAIN, timeout=TIMEOUT + SLACK
     )
-    all_well, (told, many) = await asyncio.gather(
+    all_well, (result, many) = await asyncio.gather(
         usual(publisher, regions),
         publisher.run(given, MESSAGE, {"topic": "news.x", "many": 20}),
     )
-    assert told["published"]["region"] == "dublin"
+    assert result["published"]["region"] == "dublin"
     # Only the first message had to wait.
     assert many["failed"] == 0
     assert many["seconds"] < TIMEOUT + all_well
@@ -217,8 +217,8 @@ async def test_what_a_broker_refuses_is_sent_again(
     given = settings(
         proxy.before(region.url), send_again=SEND_AGAIN, receipt=receipt, timeout=TIMEOUT
     )
-    (told,) = await publisher.run(given, MESSAGE)
-    assert told["published"]["routed"] is receipt
+    (result,) = await publisher.run(given, MESSAGE)
+    assert result["published"]["routed"] is receipt
     assert len(await region.saw(2)) == 2
     assert len({message.properties.message_id for message in region.seen}) == 1
 

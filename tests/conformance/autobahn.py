@@ -75,9 +75,9 @@ def _key(case: str) -> list[int]:
 
 
 async def run(
-    wstest: Path, cases: Sequence[str], told: Callable[[int], None] = lambda done: None
+    wstest: Path, cases: Sequence[str], on_case: Callable[[int], None] = lambda done: None
 ) -> dict[str, Outcome]:
-    """Run ``cases`` against a data plane of their own; call ``told`` with the number begun."""
+    """Run ``cases`` against a data plane of their own; call ``on_case`` with the number begun."""
     with tempfile.TemporaryDirectory(prefix="autobahn-") as folder:
         async with echoing() as port:
             url = f"ws://127.0.0.1:{port}/websocket"
@@ -91,29 +91,29 @@ async def run(
             }
             path = Path(folder) / "spec.json"
             path.write_text(json.dumps(spec))
-            await _wstest(wstest, path, told)
+            await _wstest(wstest, path, on_case)
         index = json.loads((Path(folder) / "index.json").read_text())
     return {
         case: (found["behavior"], found["behaviorClose"]) for case, found in index[AGENT].items()
     }
 
 
-async def _wstest(wstest: Path, spec: Path, told: Callable[[int], None]) -> None:
+async def _wstest(wstest: Path, spec: Path, on_case: Callable[[int], None]) -> None:
     process = await asyncio.create_subprocess_exec(
         wstest, "-m", "fuzzingclient", "-s", spec,
         cwd=spec.parent, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     assert process.stdout is not None
-    said: list[str] = []
+    lines: list[str] = []
     begun = 0
     try:
         async for line in process.stdout:
-            said = [*said[-20:], line.decode(errors="replace")]
+            lines = [*lines[-20:], line.decode(errors="replace")]
             if line.startswith(b"Running test case ID"):
                 begun += 1
-                told(begun)
+                on_case(begun)
         if await process.wait() != 0:
-            raise RuntimeError("wstest failed:\n" + "".join(said))
+            raise RuntimeError("wstest failed:\n" + "".join(lines))
     finally:
         if process.returncode is None:
             process.kill()
@@ -123,14 +123,14 @@ async def _wstest(wstest: Path, spec: Path, told: Callable[[int], None]) -> None
 def _progress(total: int) -> Callable[[int], None]:
     of = f" of {total}" if total else ""
 
-    def told(done: int) -> None:
+    def show_case(done: int) -> None:
         if sys.stderr.isatty():
             sys.stderr.write(f"\rAutobahn TestSuite: case {done}{of} ")
         elif done % 50 == 0:
             sys.stderr.write(f"Autobahn TestSuite: case {done}{of}\n")
         sys.stderr.flush()
 
-    return told
+    return show_case
 
 
 def main() -> int:
@@ -149,9 +149,9 @@ def main() -> int:
     if not options.cases:
         wrong += [f"{case}: not run" for case in committed if case not in outcomes]
     kinds = collections.Counter(behaviour for behaviour, _ in outcomes.values())
-    said = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    text = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     sys.stdout.write(
-        "".join(f"{line}\n" for line in ["", *wrong, f"{len(outcomes)} cases: {said}"])
+        "".join(f"{line}\n" for line in ["", *wrong, f"{len(outcomes)} cases: {text}"])
     )
     return 1 if wrong else 0
 

@@ -22,7 +22,7 @@ from gateway.wire.outbox import OutboxLimits
 from gateway.wire.protocol import ReaderLimits
 
 PATIENCE = 10.0
-TOLD = GatewaySettings(
+SETTINGS = GatewaySettings(
     name="echo",
     region="nowhere",
     heartbeat=3600.0,
@@ -40,7 +40,7 @@ def hang_up(connection: socket.socket, address: str) -> None:
 
 @contextlib.asynccontextmanager
 async def echoing(
-    told: GatewaySettings = TOLD,
+    settings: GatewaySettings = SETTINGS,
     handed_over: Callable[[socket.socket, str], None] = hang_up,
     *,
     threads: int = 1,
@@ -54,7 +54,7 @@ async def echoing(
             stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
         try:
-            async with _attached(control, told, handed_over) as port:
+            async with _attached(control, settings, handed_over) as port:
                 yield port
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -64,7 +64,7 @@ async def echoing(
 
 @contextlib.asynccontextmanager
 async def _attached(
-    control: Path, told: GatewaySettings, handed_over: Callable[[socket.socket, str], None]
+    control: Path, settings: GatewaySettings, handed_over: Callable[[socket.socket, str], None]
 ) -> AsyncIterator[int]:
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -81,7 +81,7 @@ async def _attached(
     link = ControlLink(await _connected(control), on_event, on_lost)
     try:
         link.send(commands.hello())
-        link.send(commands.settings(told, capacity=told.capacity))
+        link.send(commands.settings(settings, capacity=settings.capacity))
         yield await asyncio.wait_for(port, PATIENCE)
     finally:
         link.close()

@@ -76,11 +76,11 @@ async def info(d: Dialogue) -> None:
     entropies = set()
     for headers in ({"Origin": "http://a.example"}, {}):
         async with d.stream("GET", "/info", Connection="close", **headers) as stream:
-            told = json.loads(await stream.rest())
+            document = json.loads(await stream.rest())
         not_cached(stream.head)
         is_type(stream.head, "application/json;charset=utf-8")
-        entropies.add(told.pop("entropy"))
-        assert told == {"websocket": True, "origins": ["*:*"], "cookie_needed": False}
+        entropies.add(document.pop("entropy"))
+        assert document == {"websocket": True, "origins": ["*:*"], "cookie_needed": False}
         if headers:
             shared_with(stream.head, "http://a.example")
         else:

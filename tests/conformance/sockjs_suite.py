@@ -65,7 +65,7 @@ def is_type(answer: Response, content_type: str) -> None:
     assert answer.headers["content-type"].replace(" ", "").lower().startswith(content_type)
 
 
-async def told(d: Dialogue) -> dict[str, Any]:
+async def read_info(d: Dialogue) -> dict[str, Any]:
     """Return /info; it is different each time, so it isn't compared."""
     async with d.stream("GET", "/info", Connection="close") as stream:
         found: dict[str, Any] = json.loads(await stream.rest())

@@ -14,8 +14,8 @@ from sockjs_suite import (
     PRELUDE,
     case,
     poll,
+    read_info,
     say,
-    told,
 )
 
 # WebSocket.
@@ -128,21 +128,21 @@ async def a_close_ends_a_raw_websocket(d: Dialogue) -> None:
 
 @case("cookie")
 async def a_cookie_that_keeps_a_session_at_its_server(d: Dialogue) -> None:
-    assert (await told(d))["cookie_needed"] is True
-    for kept, said in (({}, "dummy"), ({"Cookie": "JSESSIONID=abcdef"}, "abcdef")):
+    assert (await read_info(d))["cookie_needed"] is True
+    for kept, cookie in (({}, "dummy"), ({"Cookie": "JSESSIONID=abcdef"}, "abcdef")):
         d.session += "x"
         for method, transport in (
             ("OPTIONS", "xhr"), ("POST", "xhr"), ("POST", "xhr_send"),
         ):  # fmt: skip
             answer = await d.request(method, f"{d.session}/{transport}", **kept)
-            keeps(answer, said)
+            keeps(answer, cookie)
         for method, transport in (
             ("POST", "xhr_streaming"), ("GET", "eventsource"), ("GET", "htmlfile?c=x"),
             ("GET", "jsonp?c=x"),
         ):  # fmt: skip
             d.session += "x"
             async with d.stream(method, f"{d.session}/{transport}", **kept) as stream:
-                keeps(stream.head, said)
+                keeps(stream.head, cookie)
 
 
 def keeps(answer: Response, value: str) -> None:
@@ -152,7 +152,7 @@ def keeps(answer: Response, value: str) -> None:
 
 @case("no_websocket")
 async def a_server_without_websockets(d: Dialogue) -> None:
-    assert (await told(d))["websocket"] is False
+    assert (await read_info(d))["websocket"] is False
     for path in (f"{d.session}/websocket", "/websocket"):
         answer = await d.get(
             path, Upgrade="websocket", Connection="Upgrade", Sec_WebSocket_Version="13",

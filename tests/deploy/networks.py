@@ -97,8 +97,8 @@ class Networks:
 
     def asks(self, where: str, address: str, port: int) -> str | None:
         """Connect; return the client's address as the server sees it; None without a connection."""
-        said = self._run(where, (sys.executable, "-c", _ASK, address, str(port)))
-        return said.strip() or None
+        output = self._run(where, (sys.executable, "-c", _ASK, address, str(port)))
+        return output.strip() or None
 
     @contextlib.contextmanager
     def hears(self, where: str, port: int) -> Iterator[Callable[[], str]]:

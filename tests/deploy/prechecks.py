@@ -19,7 +19,7 @@ def checks(*names: str) -> list[dict[str, Any]]:
     found = [{"ansible.builtin.include_vars": {"file": str(_TABLE)}}]
     for name in names:
         [kind] = [each for each in kinds if name in table[each]]
-        said = f"{{{{ {kind}[{name!r}] | default('', true) | trim }}}}"
-        told = {"that": "said == ''", "fail_msg": "{{ said }}"}
-        found.append({"name": name, "ansible.builtin.assert": told, "vars": {"said": said}})
+        text = f"{{{{ {kind}[{name!r}] | default('', true) | trim }}}}"
+        fields = {"that": "said == ''", "fail_msg": "{{ said }}"}
+        found.append({"name": name, "ansible.builtin.assert": fields, "vars": {"said": text}})
     return found

@@ -61,8 +61,8 @@ def test_its_logins_keep_one_replica_until_its_node_has_left(
 
     def replicated(replication: str, *, fewer: bool) -> dict[str, str]:
         """Return the replicas by data centre after a run of the playbook."""
-        told = Namespace(replication=replication, fewer_replicas=fewer)
-        store_login.replicate(session, told)
+        text = Namespace(replication=replication, fewer_replicas=fewer)
+        store_login.replicate(session, text)
         found = dict(session.execute(store_login.REPLICATION).one().replication)
         return {dc: n for dc, n in found.items() if dc != "class"}
 

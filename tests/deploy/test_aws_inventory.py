@@ -152,14 +152,14 @@ def test_machines_of_others_and_machines_that_are_gone_arent_there(
 def test_a_host_says_its_zone_and_how_ssh_comes_to_it(
     listed: dict[str, Any], machines: dict[str, str]
 ) -> None:
-    def said(name: str) -> str:
+    def variable(name: str) -> str:
         value = listed["_meta"]["hostvars"]["dublin-store-3"][name]
         # Ansible marks values from outside.
         return str(value["__ansible_unsafe"] if isinstance(value, dict) else value)
 
-    assert said("zone") == "eu-west-1c"
-    assert said("ansible_host").startswith("10.")
-    assert said("ansible_ssh_common_args") == (
+    assert variable("zone") == "eu-west-1c"
+    assert variable("ansible_host").startswith("10.")
+    assert variable("ansible_ssh_common_args") == (
         '-o ProxyCommand="aws ec2-instance-connect open-tunnel'
         f' --region eu-west-1 --instance-id {machines["store"]}"'
     )
@@ -191,14 +191,14 @@ def group_of(cloud: str) -> Callable[[str], str]:
     return made
 
 
-class Gateway(http.server.BaseHTTPRequestHandler):
+class BootingGateway(http.server.BaseHTTPRequestHandler):
     """A gateway that is ready at the second request, as on a box that has just booted."""
 
     asked = 0
 
     def do_GET(self) -> None:
-        Gateway.asked += self.path == "/healthz/ready"
-        self.send_response(200 if Gateway.asked > 1 else 503)
+        BootingGateway.asked += self.path == "/healthz/ready"
+        self.send_response(200 if BootingGateway.asked > 1 else 503)
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
@@ -207,9 +207,9 @@ class Gateway(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def gateway() -> Iterator[int]:
-    """Yield the port of a :class:`Gateway`."""
-    Gateway.asked = 0
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Gateway) as server:
+    """Yield the port of a :class:`BootingGateway`."""
+    BootingGateway.asked = 0
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), BootingGateway) as server:
         serving = threading.Thread(target=server.serve_forever)
         serving.start()
         try:

@@ -40,7 +40,7 @@ exec "$@"
 """
 
 
-class Store:
+class BackedUpStore:
     """Production's store; the second play of backup.yml runs on this machine."""
 
     def __init__(self, playbook: str, folder: Path, status: str) -> None:
@@ -81,7 +81,7 @@ class Store:
             capture_output=True,
             text=True,
         )
-        self.said = " ".join((done.stdout + done.stderr).split())
+        self.output = " ".join((done.stdout + done.stderr).split())
         return done.returncode
 
     def is_cut_off(self, cut: bool) -> None:
@@ -102,30 +102,30 @@ WITHOUT_THE_DEAD: Final = "all:!oregon-store-3"
 
 
 def test_a_part_of_the_store_is_no_backup(playbook: str, tmp_path: Path) -> None:
-    store = Store(playbook, tmp_path, ONE_REPLICA)
+    store = BackedUpStore(playbook, tmp_path, ONE_REPLICA)
     assert store.backed_up(WITHOUT_THE_DEAD) != 0
-    assert "there are 1 replicas in oregon" in store.said
-    assert "store nodes 10.1.3.31." in store.said
+    assert "there are 1 replicas in oregon" in store.output
+    assert "store nodes 10.1.3.31." in store.output
     assert not store.backup.exists()
 
 
 def test_a_node_may_be_missing_where_a_quorum_is_asked(playbook: str, tmp_path: Path) -> None:
-    store = Store(playbook, tmp_path, THREE_REPLICAS)
+    store = BackedUpStore(playbook, tmp_path, THREE_REPLICAS)
     assert store.backed_up("oregon-store-1") != 0
-    assert "store nodes 10.1.2.31, 10.1.3.31." in store.said
-    assert store.backed_up(WITHOUT_THE_DEAD) == 0, store.said
+    assert "store nodes 10.1.2.31, 10.1.3.31." in store.output
+    assert store.backed_up(WITHOUT_THE_DEAD) == 0, store.output
     assert store.listed() == ["oregon-store-1.tar.gz", "oregon-store-2.tar.gz"]
 
 
 def test_an_archive_that_was_cut_off_is_none(playbook: str, tmp_path: Path) -> None:
-    store = Store(playbook, tmp_path, THREE_REPLICAS)
+    store = BackedUpStore(playbook, tmp_path, THREE_REPLICAS)
     store.is_cut_off(True)
     assert store.backed_up("all") != 0
     assert store.archives() == store.listed() == []
     store.is_cut_off(False)
     # From an earlier run, which copied another region.
     (store.backup / "dublin-store-1.tar.gz").write_text("old")
-    assert store.backed_up("all") == 0, store.said
+    assert store.backed_up("all") == 0, store.output
     assert store.listed() == [f"oregon-store-{n}.tar.gz" for n in (1, 2, 3)]
 
 

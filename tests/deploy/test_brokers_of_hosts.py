@@ -46,8 +46,8 @@ def broker(tmp_path: Path) -> Path:
     (tmp_path / "runs").touch()
     users = ["cms", "left", "box.oregon-retail-9", "operator", "box.i-0123456789abcdef0"]
     (tmp_path / "users").write_text("".join(f"{user}\n" for user in users))
-    told = {"users": [{"name": "operator"}, {"name": "cms"}, {"name": "box.oregon-retail-1"}]}
-    (tmp_path / "definitions.json").write_text(json.dumps(told))
+    fields = {"users": [{"name": "operator"}, {"name": "cms"}, {"name": "box.oregon-retail-1"}]}
+    (tmp_path / "definitions.json").write_text(json.dumps(fields))
     return tmp_path
 
 
@@ -169,8 +169,8 @@ def test_entrances_alone_stamp_messages_where_they_know_how(
 def test_brokers_of_hosts_refuse_what_those_of_worlds_do(
     playbook: str, tmp_path: Path, host: str, sessions: int
 ) -> None:
-    told = rendered(playbook, tmp_path, "advanced.config.j2", host)
-    assert told.partition("[")[1:] == ("[", advanced(sessions).removeprefix("["))
+    text = rendered(playbook, tmp_path, "advanced.config.j2", host)
+    assert text.partition("[")[1:] == ("[", advanced(sessions).removeprefix("["))
 
 
 def test_brokers_of_hosts_hide_logins_and_bound_declarations_as_those_of_worlds_do() -> None:
@@ -306,16 +306,16 @@ def followed(playbook: str, folder: Path, order: list[int]) -> dict[str, Any]:
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    told: dict[str, Any] = json.loads((folder / "told.json").read_text())
-    return told
+    document: dict[str, Any] = json.loads((folder / "told.json").read_text())
+    return document
 
 
 def test_brokers_and_seeds_do_not_hang_on_the_inventorys_order(
     playbook: str, tmp_path: Path
 ) -> None:
-    told = followed(playbook, tmp_path, [3, 1, 2])
-    assert told["cluster"] == ["oregon-core-1", "oregon-core-2", "oregon-core-3"]
-    assert told["seeds"] == "10.1.1.1:7000,10.1.1.2:7000"
+    order = followed(playbook, tmp_path, [3, 1, 2])
+    assert order["cluster"] == ["oregon-core-1", "oregon-core-2", "oregon-core-3"]
+    assert order["seeds"] == "10.1.1.1:7000,10.1.1.2:7000"
 
 
 @pytest.mark.parametrize(
@@ -333,13 +333,13 @@ def test_tables_are_made_by_the_last_node_of_the_regions_that_stay(
     }
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"children": inventory}}))
     (tmp_path / "group_vars").symlink_to(ROLES.parent / "group_vars")
-    told = tmp_path / "told"
+    file = tmp_path / "told"
     play = {
         "hosts": "oregon",
         "connection": "local",
         "gather_facts": False,
         "vars_files": [str(ROLES / "cassandra" / "vars" / "main.yml")],
-        "tasks": [{"ansible.builtin.copy": {"content": "{{ cassandra_last }}", "dest": str(told)}}],
+        "tasks": [{"ansible.builtin.copy": {"content": "{{ cassandra_last }}", "dest": str(file)}}],
     }
     (tmp_path / "play.json").write_text(json.dumps([play]))
     given = json.dumps({"newsfabric_regions": regions})
@@ -350,4 +350,4 @@ def test_tables_are_made_by_the_last_node_of_the_regions_that_stay(
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert told.read_text() == expected
+    assert file.read_text() == expected

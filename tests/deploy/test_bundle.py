@@ -152,18 +152,18 @@ def test_what_is_compiled_is_there_for_the_python_of_each_debian(
     made_again = bundled(tmp_path)
     asked = (tmp_path / "downloads").read_text().splitlines()
     assert asked == [f"{python} fast==3.0" for python in others]
-    told = subprocess.run(
+    output = subprocess.run(
         ["tar", "--extract", "--to-stdout", "--file", made_again, "./requirements.txt"],
         capture_output=True,
         text=True,
         check=True,
     ).stdout.splitlines()
-    assert [line.split()[0] for line in told] == [
+    assert [line.split()[0] for line in output] == [
         "fast==3.0",
         "newsfabric[aws]==0.1.0",
         "other==2.0",
     ]
-    assert sorted(told[0].split()[1:]) == sorted(hashes)
+    assert sorted(output[0].split()[1:]) == sorted(hashes)
 
 
 def test_while_it_is_there_no_registry_is_asked(bundle: Path, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_beside_it_is_its_checksum(bundle: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "taken"),
+    ("damage", "taken"),
     [
         ("true", True),
         ("echo x >>{bundle}", False),
@@ -212,9 +212,9 @@ def test_beside_it_is_its_checksum(bundle: Path) -> None:
     ids=["as-made", "changed", "no-checksum", "empty-checksum"],
 )
 def test_a_bundle_that_is_not_what_was_made_is_not_taken(
-    playbook: str, bundle: Path, tmp_path: Path, spoil: str, taken: bool
+    playbook: str, bundle: Path, tmp_path: Path, damage: str, taken: bool
 ) -> None:
-    subprocess.run(spoil.format(bundle=bundle), shell=True, check=True)
+    subprocess.run(damage.format(bundle=bundle), shell=True, check=True)
     tasks = yaml.safe_load((RELEASE / "bundle.yml").read_text())
     play = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}]
     file = tmp_path / "play.yml"
@@ -225,8 +225,8 @@ def test_a_bundle_that_is_not_what_was_made_is_not_taken(
         capture_output=True,
         text=True,
     )
-    said = "isn't what its .sha256 beside it says" in " ".join(done.stdout.split())
-    assert (done.returncode, said) == ((0, False) if taken else (2, True)), done.stdout
+    output = "isn't what its .sha256 beside it says" in " ".join(done.stdout.split())
+    assert (done.returncode, output) == ((0, False) if taken else (2, True)), done.stdout
 
 
 def test_prechecks_ask_whether_the_bundle_is_whole() -> None:

@@ -51,7 +51,7 @@ def test_jars_of_another_version_are_refused(
         capture_output=True,
         text=True,
     )
-    said = "has no Cassandra 5.0.4: scripts/cassandra/pom.xml names the version"
-    assert (done.returncode, said in " ".join(done.stdout.split())) == (
+    text = "has no Cassandra 5.0.4: scripts/cassandra/pom.xml names the version"
+    assert (done.returncode, text in " ".join(done.stdout.split())) == (
         (2, True) if refused else (0, False)
     )

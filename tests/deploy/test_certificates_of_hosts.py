@@ -13,7 +13,7 @@ import pytest
 import yaml
 from authorities import Authority
 
-from tests.deploy.told import ADMISSION
+from tests.deploy.terraform_output import ADMISSION
 from tests.deploy.unit_templates import ROLES, written
 
 PROGRAM: Final = ROLES / "observability" / "files" / "certificate_ends.py"
@@ -92,10 +92,10 @@ def rendered(playbook: str, tmp_path: Path, given: dict[str, Any]) -> dict[str, 
         }
     ]
     file = written(tmp_path, play)
-    told = json.dumps({"newsfabric_secret": "s" * 64, **ADMISSION, **given})
+    variables = json.dumps({"newsfabric_secret": "s" * 64, **ADMISSION, **given})
     inventory = str(ROLES.parent / "inventories" / "production" / "hosts.yml")
     done = subprocess.run(
-        [playbook, "-i", inventory, str(file), "--extra-vars", told],
+        [playbook, "-i", inventory, str(file), "--extra-vars", variables],
         cwd=ROLES.parent,
         capture_output=True,
         text=True,
@@ -133,7 +133,7 @@ def test_brokers_hosts_have_the_certificate_of_the_shovels_that_they_run(
     task = {**copied, "ansible.builtin.copy": copy}
     hosts = f"{CORE}:oregon-client-1:{BOX}:oregon-store-1"
     play = {"hosts": hosts, "connection": "local", "gather_facts": False, "tasks": [task]}
-    told = {
+    variables = {
         "newsfabric_secret": "s" * 64,
         "newsfabric_amqp_client_certificates": True,
         "newsfabric_certs": str(tmp_path / "certs"),
@@ -142,7 +142,7 @@ def test_brokers_hosts_have_the_certificate_of_the_shovels_that_they_run(
     }
     inventory = str(ROLES.parent / "inventories" / "production" / "hosts.yml")
     done = subprocess.run(
-        [playbook, "-i", inventory, str(written(tmp_path, [play])), "-e", json.dumps(told)],
+        [playbook, "-i", inventory, str(written(tmp_path, [play])), "-e", json.dumps(variables)],
         cwd=ROLES.parent,
         capture_output=True,
         text=True,

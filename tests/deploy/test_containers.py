@@ -85,8 +85,8 @@ class Kept:
     def engine(self) -> dict[str, object] | None:
         """Return the admin port's reply about the processes; None without a reply."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/engine", timeout=5) as said:
-                found: dict[str, object] = json.load(said)
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/engine", timeout=5) as text:
+                found: dict[str, object] = json.load(text)
         except (OSError, urllib.error.URLError):
             return None
         return found
@@ -157,8 +157,8 @@ def test_an_image_takes_no_wheel_that_the_bundle_has_no_hash_of(
         )
         packed.writestr("one-1.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         packed.writestr("one-1.dist-info/RECORD", "one.py,,\n")
-    told = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    (wheel.parent / "requirements.txt").write_text(f"one==1 --hash=sha256:{told}\n")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (wheel.parent / "requirements.txt").write_text(f"one==1 --hash=sha256:{digest}\n")
     if changed:
         with zipfile.ZipFile(wheel, "a") as packed:
             packed.writestr("two.py", "")

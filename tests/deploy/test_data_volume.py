@@ -35,7 +35,7 @@ def loaded() -> ModuleType:
 volume = loaded()
 
 
-def device(path: str, **told: Any) -> dict[str, Any]:
+def device(path: str, **fields: Any) -> dict[str, Any]:
     """Return a device as lsblk 2.38 prints it; ``holds`` is blkid's result for it."""
     empty = {
         "path": path,
@@ -45,7 +45,7 @@ def device(path: str, **told: Any) -> dict[str, Any]:
         "mountpoints": [None],
         "holds": {},
     }
-    return empty | told
+    return empty | fields
 
 
 ROOT_DISK: Final = device(
@@ -118,11 +118,11 @@ def disk(tmp_path: Path) -> Path:
 
 def test_an_empty_disk_gets_a_file_system_with_our_label(disk: Path) -> None:
     volume.make(str(disk))
-    said = subprocess.run(
+    output = subprocess.run(
         ["blkid", "--probe", "--output", "export", disk], capture_output=True, text=True, check=True
     ).stdout
-    assert "LABEL=newsfabric-data\n" in said
-    assert "TYPE=ext4\n" in said
+    assert "LABEL=newsfabric-data\n" in output
+    assert "TYPE=ext4\n" in output
     assert volume.probe(str(disk))["LABEL"] == "newsfabric-data"
 
 

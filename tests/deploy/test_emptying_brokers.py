@@ -122,13 +122,13 @@ def test_no_broker_goes_while_publishers_are_locked_out_of_the_one_beside_it(
     playbook: str, tmp_path: Path, limits: list[dict[str, int]], may: bool
 ) -> None:
     # As rabbitmqctl of 3.10 and of 4.3 prints them.
-    told = [{"user": "cms", "limits": json.dumps(each, separators=(",", ":"))} for each in limits]
+    rows = [{"user": "cms", "limits": json.dumps(each, separators=(",", ":"))} for each in limits]
     tasks = [
         {key: value for key, value in task.items() if key != "delegate_to"}
         for task in yaml.safe_load((ROLES / "rabbitmq/tasks/whole.yml").read_text())
         if task["name"] != "Each broker beside it runs"
     ]
-    tasks[0]["ansible.builtin.command"] = {"argv": ["echo", json.dumps(told)]}
+    tasks[0]["ansible.builtin.command"] = {"argv": ["echo", json.dumps(rows)]}
     known = {"newsfabric_cluster": ["a", "localhost"], "newsfabric_asked": ["a", "localhost"]}
     done = play(playbook, tmp_path, [{"block": tasks, "vars": known}], [])
     assert done.returncode == (0 if may else 2), done.stdout

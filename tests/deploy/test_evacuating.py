@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.deploy.told import ADMISSION
+from tests.deploy.terraform_output import ADMISSION
 
 ANSIBLE: Final = Path(__file__).resolve().parents[2] / "deploy" / "ansible"
 CORE: Final = "oregon-core-1"
@@ -41,19 +41,19 @@ def test_a_region_whose_boxes_are_a_groups_is_refused_unless_they_have_gone(
     checks = [task for task in first_tasks() if task["name"] == CHECK]
     play = [{"hosts": CORE, "connection": "local", "gather_facts": False, "tasks": checks}]
     (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
-    told = {"playbook_dir": str(ANSIBLE / "playbooks"), **given}
+    variables = {"playbook_dir": str(ANSIBLE / "playbooks"), **given}
     inventory = str(ANSIBLE / "inventories" / "production" / "hosts.yml")
     done = subprocess.run(
-        [playbook, "-i", inventory, str(tmp_path / "play.yml"), "-e", json.dumps(told)],
+        [playbook, "-i", inventory, str(tmp_path / "play.yml"), "-e", json.dumps(variables)],
         cwd=ANSIBLE,
         capture_output=True,
         text=True,
     )
-    said = "boxes of oregon are an autoscaling group's, and this drains none" in " ".join(
+    output = "boxes of oregon are an autoscaling group's, and this drains none" in " ".join(
         done.stdout.split()
     )
     assert len(checks) == 1
-    assert (done.returncode, said) == ((2, True) if refused else (0, False)), done.stdout
+    assert (done.returncode, output) == ((2, True) if refused else (0, False)), done.stdout
 
 
 def test_it_is_refused_before_anything_is_changed() -> None:

@@ -34,7 +34,7 @@ test "$1" != "$(cat broken 2>/dev/null)"
 """
 
 
-class Fabric:
+class StoreNodes:
     """Production's store nodes, as the role's task on the last node sees them."""
 
     def __init__(self, playbook: str, folder: Path) -> None:
@@ -74,7 +74,7 @@ class Fabric:
         inventory = str(ANSIBLE / "inventories" / "production" / "hosts.yml")
         words = ["-i", inventory, str(self._folder / "play.yml"), "-e", json.dumps(given)]
         done = subprocess.run([self._playbook, *words], cwd=ANSIBLE, capture_output=True, text=True)
-        self.said = done.stdout + done.stderr
+        self.output = done.stdout + done.stderr
         return done.returncode
 
     def breaks(self, host: str) -> None:
@@ -95,33 +95,33 @@ class Fabric:
 
 
 @pytest.fixture
-def fabric(playbook: str, tmp_path: Path) -> Fabric:
-    return Fabric(playbook, tmp_path)
+def fabric(playbook: str, tmp_path: Path) -> StoreNodes:
+    return StoreNodes(playbook, tmp_path)
 
 
 def test_a_new_data_centre_is_rebuilt_after_more_replicas_of_the_other_are_repaired(
-    fabric: Fabric,
+    fabric: StoreNodes,
 ) -> None:
-    assert fabric.played(has={"oregon": 1}, raised=["dublin", "oregon"]) == 0, fabric.said
+    assert fabric.played(has={"oregon": 1}, raised=["dublin", "oregon"]) == 0, fabric.output
     assert fabric.marked_when_applied() == sorted(OREGON + DUBLIN)
     assert fabric.copied() == [(h, REPAIR) for h in OREGON] + [(h, REBUILD) for h in DUBLIN]
     assert fabric.marks() == []
 
 
-def test_a_run_that_was_interrupted_is_made_good_by_the_next(fabric: Fabric) -> None:
+def test_a_run_that_was_interrupted_is_made_good_by_the_next(fabric: StoreNodes) -> None:
     fabric.breaks(DUBLIN[1])
     assert fabric.played(has={"oregon": 3}, raised=["dublin"]) != 0
     assert [host for host, _ in fabric.copied()][:2] == DUBLIN[:2]
     fabric.breaks("")
     # The replicas exist now, so the plan no longer reports that they are empty.
-    assert fabric.played(has={"oregon": 3, "dublin": 3}, raised=[]) == 0, fabric.said
+    assert fabric.played(has={"oregon": 3, "dublin": 3}, raised=[]) == 0, fabric.output
     assert (DUBLIN[1], REBUILD) in fabric.copied()
     assert fabric.marks() == []
 
 
 @pytest.mark.parametrize("has", [None, {"oregon": 3, "dublin": 3}])
 def test_nothing_is_copied_where_no_replica_is_new(
-    fabric: Fabric, has: dict[str, int] | None
+    fabric: StoreNodes, has: dict[str, int] | None
 ) -> None:
-    assert fabric.played(has=has, raised=[]) == 0, fabric.said
+    assert fabric.played(has=has, raised=[]) == 0, fabric.output
     assert fabric.copied() == []

@@ -47,8 +47,8 @@ def looked(machine: Path) -> dict[str, Any]:
     (machine / "var" / "lib").mkdir(parents=True, exist_ok=True)
     command = [sys.executable, str(PRECHECK / "files" / "look.py"), "/opt/newsfabric", "5.0.4"]
     command += [str(int(time.time()) + 3600), str(machine)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found: dict[str, Any] = json.loads(said)
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found: dict[str, Any] = json.loads(output)
     assert found.pop("free_mib") > 0
     # An hour, less the duration of the call.
     assert -3600 <= found.pop("ahead_seconds") < -3000
@@ -133,9 +133,9 @@ def test_of_a_broker_its_version_its_plugins_its_name_and_its_datas_version_are_
 
 
 def test_each_plugin_that_brokers_are_told_to_load_is_looked_for() -> None:
-    told = (ROLES / "rabbitmq" / "templates" / "enabled_plugins.j2").read_text()
+    text = (ROLES / "rabbitmq" / "templates" / "enabled_plugins.j2").read_text()
     looks = (PRECHECK / "files" / "look.py").read_text()
-    named = set(re.findall(r"rabbitmq_[a-z_]+", told))
+    named = set(re.findall(r"rabbitmq_[a-z_]+", text))
     assert named == set(re.findall(r'^    "(rabbitmq_[a-z_]+)",$', looks, re.MULTILINE))
 
 
@@ -200,17 +200,17 @@ def test_a_host_stays_what_it_is(playbook: str, tmp_path: Path) -> None:
         {"place": f"production oregon retail {CORE}"},
         {"place": f"staging oregon core {CORE}"},
     ]
-    said = checked(playbook, tmp_path, WHOSE, *({"seen": seen} for seen in ours + others))
-    assert said[: len(ours)] == [""] * len(ours)
-    begin = [text.split(" (")[0] for text in said[len(ours) :]]
+    errors = checked(playbook, tmp_path, WHOSE, *({"seen": seen} for seen in ours + others))
+    assert errors[: len(ours)] == [""] * len(ours)
+    begin = [text.split(" (")[0] for text in errors[len(ours) :]]
     assert begin == [f'{CORE} is already "{seen["place"]}"' for seen in others]
 
 
 def test_two_names_with_one_address_are_refused(playbook: str, tmp_path: Path) -> None:
     name = "No other host has it"
     assert checked(playbook, tmp_path, name, {}) == [""]
-    [said] = checked(playbook, tmp_path, name, {}, hosts={OTHER: "10.1.1.21"})
-    assert said.startswith(f"of {CORE}, {OTHER} several have one address: give each")
+    [error] = checked(playbook, tmp_path, name, {}, hosts={OTHER: "10.1.1.21"})
+    assert error.startswith(f"of {CORE}, {OTHER} several have one address: give each")
 
 
 def test_a_host_that_serves_needs_a_tenth_of_the_room_of_a_new_one(
@@ -274,10 +274,10 @@ def test_each_publisher_has_a_password_and_nobody_else(playbook: str, tmp_path: 
         for listed, passwords, _ in wrong
     ]
     assert checked(playbook, tmp_path, "Publishers are those that have a password", *cases) == [
-        f"newsfabric_publisher_passwords has {said} (publishers are those of topics.toml)"
-        if said
+        f"newsfabric_publisher_passwords has {line} (publishers are those of topics.toml)"
+        if line
         else ""
-        for _, _, said in wrong
+        for _, _, line in wrong
     ]
 
 
@@ -295,8 +295,8 @@ def test_keys_of_tokens_that_are_missing_are_named(playbook: str, tmp_path: Path
 
 def test_the_advice_for_a_certificate_names_the_folder(playbook: str, tmp_path: Path) -> None:
     case = {"newsfabric_certs": "/srv/certs"}
-    [said] = checked(playbook, tmp_path, "There is a certificate for the host", case)
-    assert f"`newsfabric certs issue {CORE} --folder /srv/certs --san 10.1.1.21`" in said
+    [error] = checked(playbook, tmp_path, "There is a certificate for the host", case)
+    assert f"`newsfabric certs issue {CORE} --folder /srv/certs --san 10.1.1.21`" in error
 
 
 def test_a_distribution_that_nobody_tried_is_refused(playbook: str, tmp_path: Path) -> None:
@@ -335,8 +335,8 @@ def test_plugins_that_are_missing_are_named_before_the_broker_does_not_boot(
         {"seen": {"rabbitmq_lacks": ["rabbitmq_prometheus", "rabbitmq_shovel"]}},
     ]
     name = "RabbitMQ has the plugins that it is told to load"
-    said = [text.split(", without")[0] for text in checked(playbook, tmp_path, name, *cases)]
-    assert said == [
+    errors = [text.split(", without")[0] for text in checked(playbook, tmp_path, name, *cases)]
+    assert errors == [
         "",
         "",
         f"RabbitMQ 4.0.5 of {CORE} lacks rabbitmq_auth_mechanism_ssl",
@@ -348,11 +348,13 @@ def test_a_host_that_does_not_know_localhost_is_told_what_to_write(
     playbook: str, tmp_path: Path
 ) -> None:
     cases = [{"seen": {"localhost": address}} for address in ("127.0.0.1", "", "10.1.1.21")]
-    said = checked(playbook, tmp_path, "The host knows itself as localhost", *cases)
-    assert said[0] == ""
-    assert said[1].startswith(f"on {CORE} localhost is no name that resolves, and its broker")
-    assert said[2].startswith(f"on {CORE} localhost is 10.1.1.21, and its broker is called {CORE}@")
-    assert all(text.endswith('put "127.0.0.1 localhost" into /etc/hosts') for text in said[1:])
+    errors = checked(playbook, tmp_path, "The host knows itself as localhost", *cases)
+    assert errors[0] == ""
+    assert errors[1].startswith(f"on {CORE} localhost is no name that resolves, and its broker")
+    assert errors[2].startswith(
+        f"on {CORE} localhost is 10.1.1.21, and its broker is called {CORE}@"
+    )
+    assert all(text.endswith('put "127.0.0.1 localhost" into /etc/hosts') for text in errors[1:])
 
 
 def test_a_node_of_a_cluster_is_refused_but_by_the_playbook_that_frees_it(
@@ -365,10 +367,12 @@ def test_a_node_of_a_cluster_is_refused_but_by_the_playbook_that_frees_it(
         {"seen": node, "precheck_replaces_broker": True},
         {"seen": node},
     ]
-    said = checked(playbook, tmp_path, "The broker stands alone", *cases)
-    assert said[:3] == ["", "", ""]
-    assert said[3].startswith(f"RabbitMQ of {CORE} is called {CORE}@{CORE}, as an earlier version")
-    assert said[3].endswith(f"upgrade-rabbitmq.yml with -e node={CORE} makes it one of them")
+    errors = checked(playbook, tmp_path, "The broker stands alone", *cases)
+    assert errors[:3] == ["", "", ""]
+    assert errors[3].startswith(
+        f"RabbitMQ of {CORE} is called {CORE}@{CORE}, as an earlier version"
+    )
+    assert errors[3].endswith(f"upgrade-rabbitmq.yml with -e node={CORE} makes it one of them")
 
 
 def test_data_of_another_version_are_refused_but_by_the_playbook_that_moves_them(
@@ -385,8 +389,8 @@ def test_data_of_another_version_are_refused_but_by_the_playbook_that_moves_them
         {"seen": {"rabbitmq": "3.10.8", "rabbitmq_data": "4.0"}},
     ]
     name = "The broker's data are of the version that is installed"
-    said = [text.split(", which")[0] for text in checked(playbook, tmp_path, name, *cases)]
-    assert said == [
+    errors = [text.split(", which")[0] for text in checked(playbook, tmp_path, name, *cases)]
+    assert errors == [
         *[""] * 5,
         f"{CORE} has RabbitMQ 4.3.6 and data of 3.10",
         f"{CORE} has RabbitMQ 3.10.8 and data of 4.0",
@@ -396,7 +400,7 @@ def test_data_of_another_version_are_refused_but_by_the_playbook_that_moves_them
 def test_one_run_names_all_faults_of_all_hosts_and_fails_once(
     playbook: str, tmp_path: Path
 ) -> None:
-    told = {
+    variables = {
         # This machine stands for all hosts.
         "ansible_connection": "local",
         "ansible_become": False,
@@ -415,7 +419,7 @@ def test_one_run_names_all_faults_of_all_hosts_and_fails_once(
     }
     (tmp_path / "newsfabric-1.tar").touch()
     words = ["-i", str(ROLES.parent / "inventories" / "production" / "hosts.yml")]
-    words += ["--limit", f"{CORE},{STORE}", "-e", json.dumps(told)]
+    words += ["--limit", f"{CORE},{STORE}", "-e", json.dumps(variables)]
     done = subprocess.run(
         [playbook, *words, str(ROLES.parent / "playbooks" / "precheck.yml")],
         cwd=ROLES.parent,

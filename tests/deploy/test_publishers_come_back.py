@@ -118,7 +118,7 @@ def play(
     return done.returncode, done.stdout + done.stderr
 
 
-def told(broker: Path) -> list[str]:
+def lock_commands(broker: Path) -> list[str]:
     """Return the broker's commands that locked publishers out and let them in, in order."""
     lines = (broker / "told").read_text().splitlines()
     return [words for line in lines for words in (LOCKED, LET_IN) if words in line]
@@ -135,20 +135,20 @@ def test_a_broker_that_does_not_become_empty_takes_publishers_again(
     playbook: str, broker: Path, file: str, name: str
 ) -> None:
     waits(broker, 1)
-    code, said = play(playbook, broker, task_of(file, name))
-    assert (code, told(broker)) == (2, [LOCKED, LET_IN]), said
-    assert "Nothing waits: " in said
+    code, output = play(playbook, broker, task_of(file, name))
+    assert (code, lock_commands(broker)) == (2, [LOCKED, LET_IN]), output
+    assert "Nothing waits: " in output
 
 
 def test_a_broker_that_is_not_replaced_takes_publishers_again(playbook: str, broker: Path) -> None:
-    code, said = play(playbook, broker, task_of(*TAKES[0]), fails="replacing")
-    assert (code, told(broker)) == (2, [LOCKED, LET_IN]), said
-    assert "It is well: it has an alarm" in said
+    code, output = play(playbook, broker, task_of(*TAKES[0]), fails="replacing")
+    assert (code, lock_commands(broker)) == (2, [LOCKED, LET_IN]), output
+    assert "It is well: it has an alarm" in output
 
 
 def test_where_all_goes_well_nobody_comes_back_too_early(playbook: str, broker: Path) -> None:
-    code, said = play(playbook, broker, task_of(*TAKES[0]))
-    assert (code, told(broker)) == (0, [LOCKED]), said
+    code, output = play(playbook, broker, task_of(*TAKES[0]))
+    assert (code, lock_commands(broker)) == (0, [LOCKED]), output
 
 
 def test_after_a_run_that_was_killed_the_next_one_lets_them_in(playbook: str, broker: Path) -> None:
@@ -156,8 +156,8 @@ def test_after_a_run_that_was_killed_the_next_one_lets_them_in(playbook: str, br
     play(playbook, broker, {"ansible.builtin.include_tasks": "tasks/publishers-leave.yml"})
     imports = {"ansible.builtin.include_role": {"name": "rabbitmq", "tasks_from": "import.yml"}}
     for _ in range(2):
-        code, said = play(playbook, broker, imports)
-        assert (code, told(broker)) == (0, [LOCKED, LET_IN]), said
+        code, output = play(playbook, broker, imports)
+        assert (code, lock_commands(broker)) == (0, [LOCKED, LET_IN]), output
 
 
 @pytest.mark.broker

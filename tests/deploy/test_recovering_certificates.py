@@ -22,7 +22,7 @@ HOSTS: Final = ("oregon-core-1", "oregon-store-1")
 DAY: Final = datetime.timedelta(days=1)
 
 
-class Fabric:
+class CertificateHosts:
     """Two hosts, each with its files in a folder of this machine, and the lost folder."""
 
     def __init__(self, playbook: str, folder: Path) -> None:
@@ -51,7 +51,7 @@ class Fabric:
                 source / "issued" / certificate / f"{kind}.pem", there / f"{prefix}{kind}.pem"
             )
 
-    def recover(self, *more: str, **said: str) -> subprocess.CompletedProcess[str]:
+    def recover(self, *more: str, **text: str) -> subprocess.CompletedProcess[str]:
         hosts = {
             name: {
                 "newsfabric_tls_folder": str(self.host(name)),
@@ -71,17 +71,25 @@ class Fabric:
         defaults.parent.mkdir(exist_ok=True)
         if not defaults.exists():
             defaults.symlink_to(ROLES.parent / "group_vars" / "all.yml")
-        told = {
+        variables = {
             "ansible_connection": "local",
             "ansible_become": False,
             "ansible_python_interpreter": sys.executable,
             "newsfabric_command": str(Path(sys.executable).with_name("newsfabric")),
             "newsfabric_certs": str(self.certs),
             "newsfabric_regions": ["oregon"],
-            **said,
+            **text,
         }
         done = subprocess.run(
-            [self._playbook, "-i", str(inventory), str(PLAYBOOK), "-e", json.dumps(told), *more],
+            [
+                self._playbook,
+                "-i",
+                str(inventory),
+                str(PLAYBOOK),
+                "-e",
+                json.dumps(variables),
+                *more,
+            ],
             cwd=ROLES.parent,
             capture_output=True,
             text=True,
@@ -109,9 +117,17 @@ def issued(path: Path, *names: str) -> None:
 
 def fingerprint(folder: Path) -> str:
     """Return the fingerprint of the folder's authority, by openssl."""
-    told = ["openssl", "x509", "-in", str(folder / "ca.pem"), "-noout", "-fingerprint", "-sha256"]
-    said = subprocess.run(told, check=True, capture_output=True, text=True).stdout
-    return said.strip().partition("=")[2].replace(":", "").lower()
+    command = [
+        "openssl",
+        "x509",
+        "-in",
+        str(folder / "ca.pem"),
+        "-noout",
+        "-fingerprint",
+        "-sha256",
+    ]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return output.strip().partition("=")[2].replace(":", "").lower()
 
 
 def files(folder: Path) -> dict[str, tuple[bytes, int]]:
@@ -124,11 +140,11 @@ def files(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 @pytest.fixture
-def fabric(playbook: str, tmp_path: Path) -> Fabric:
-    return Fabric(playbook, tmp_path)
+def fabric(playbook: str, tmp_path: Path) -> CertificateHosts:
+    return CertificateHosts(playbook, tmp_path)
 
 
-def test_all_comes_back_but_the_authoritys_key(fabric: Fabric) -> None:
+def test_all_comes_back_but_the_authoritys_key(fabric: CertificateHosts) -> None:
     done = fabric.recover()
     assert done.returncode == 0, done.stdout
     assert files(fabric.certs) == files(fabric.lost)
@@ -139,7 +155,7 @@ def test_all_comes_back_but_the_authoritys_key(fabric: Fabric) -> None:
 
 
 def test_a_host_that_trusts_somebody_else_is_named_and_nothing_is_brought(
-    fabric: Fabric, tmp_path: Path
+    fabric: CertificateHosts, tmp_path: Path
 ) -> None:
     made(tmp_path / "other")
     shutil.copy(tmp_path / "other" / "ca.pem", fabric.host(HOSTS[1]) / "ca.pem")
@@ -154,7 +170,7 @@ def test_a_host_that_trusts_somebody_else_is_named_and_nothing_is_brought(
     assert "PRIVATE KEY" not in done.stdout
 
 
-def test_another_authority_than_the_one_named_is_refused(fabric: Fabric) -> None:
+def test_another_authority_than_the_one_named_is_refused(fabric: CertificateHosts) -> None:
     ours = fingerprint(fabric.lost)
     done = fabric.recover(authority="0" * 64)
     assert done.returncode != 0
@@ -165,7 +181,9 @@ def test_another_authority_than_the_one_named_is_refused(fabric: Fabric) -> None
     assert f"SHA-256 {ours}" in done.stdout
 
 
-def test_a_part_of_the_hosts_is_asked_only_if_the_authority_is_named(fabric: Fabric) -> None:
+def test_a_part_of_the_hosts_is_asked_only_if_the_authority_is_named(
+    fabric: CertificateHosts,
+) -> None:
     limited = ("--limit", HOSTS[0])
     done = fabric.recover(*limited)
     assert done.returncode != 0
@@ -177,7 +195,7 @@ def test_a_part_of_the_hosts_is_asked_only_if_the_authority_is_named(fabric: Fab
 
 
 def test_certificates_that_the_inventory_does_not_give_a_host_stay_there(
-    fabric: Fabric, tmp_path: Path
+    fabric: CertificateHosts, tmp_path: Path
 ) -> None:
     made(tmp_path / "other", HOSTS[1], "cms")
     for name in (HOSTS[1], "cms"):
@@ -188,7 +206,7 @@ def test_certificates_that_the_inventory_does_not_give_a_host_stay_there(
     assert files(fabric.certs) == files(fabric.lost)
 
 
-def test_a_host_brings_no_name_that_it_has_not_by_the_inventory(fabric: Fabric) -> None:
+def test_a_host_brings_no_name_that_it_has_not_by_the_inventory(fabric: CertificateHosts) -> None:
     """As a host would that an attacker with the authority's key has taken."""
     issued(fabric.lost, "oregon-store-1", "10.0.0.31", "oregon-core-1")
     fabric.give(HOSTS[1], HOSTS[1], "")
@@ -207,7 +225,7 @@ def test_a_host_brings_no_name_that_it_has_not_by_the_inventory(fabric: Fabric) 
 
 
 def test_a_host_brings_no_certificate_that_the_authority_has_not_signed(
-    fabric: Fabric, tmp_path: Path
+    fabric: CertificateHosts, tmp_path: Path
 ) -> None:
     made(tmp_path / "other", "frontdesk.oregon")
     fabric.give(HOSTS[0], "frontdesk.oregon", "frontdesk.oregon.", of=tmp_path / "other")

@@ -111,8 +111,8 @@ def secret(cloud: str, region: str, name: str) -> str:
     return text
 
 
-def changes(said: str) -> int:
-    return sum(int(number) for number in re.findall(r"changed=(\d+)", said))
+def changes(text: str) -> int:
+    return sum(int(number) for number in re.findall(r"changed=(\d+)", text))
 
 
 def test_boxes_of_each_region_find_what_they_read(cloud: str, write: Write) -> None:

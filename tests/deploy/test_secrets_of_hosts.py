@@ -13,7 +13,7 @@ import yaml
 
 from newsfabric import kinds
 from tests.deploy.prechecks import checks
-from tests.deploy.told import ADMISSION
+from tests.deploy.terraform_output import ADMISSION
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 ANSIBLE: Final = ROOT / "deploy" / "ansible"
@@ -115,7 +115,7 @@ def folder(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def told(folder: Path, host: str) -> dict[str, Any]:
+def facts_of(folder: Path, host: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / f"{host}.json").read_text())
     return found
 
@@ -125,7 +125,7 @@ def services(*names: str) -> set[str]:
 
 
 def test_a_host_hears_of_the_passwords_of_its_own_brokers_users_alone(folder: Path) -> None:
-    heard = {host: set(told(folder, host)["brokers"]) for host in HOSTS}
+    heard = {host: set(facts_of(folder, host)["brokers"]) for host in HOSTS}
     everywhere = services("keeper", "shovel") | {"operator"}
     assert heard == {
         CLIENT: everywhere | {"frontdesk.oregon", "cms"},
@@ -139,9 +139,9 @@ def test_a_host_hears_of_the_passwords_of_its_own_brokers_users_alone(folder: Pa
 
 
 def test_an_operators_password_at_a_box_opens_no_other_broker(folder: Path) -> None:
-    passwords = {host: told(folder, host)["brokers"]["operator"] for host in HOSTS}
+    passwords = {host: facts_of(folder, host)["brokers"]["operator"] for host in HOSTS}
     assert passwords[BOX] != passwords[CORE] == passwords[CLIENT]
-    assert passwords[BOX] not in told(folder, CORE)["all"].values()
+    assert passwords[BOX] not in facts_of(folder, CORE)["all"].values()
 
 
 @pytest.mark.parametrize(
@@ -162,13 +162,13 @@ def test_these_are_enough_for_its_broker(
     command += [f"--fabric={folder / host}.fabric.json", f"--topics={topics}"]
     command += ["--operator=operator", "--passwords=-"]
     done = subprocess.run(
-        command, input=json.dumps(told(folder, host)["brokers"]), capture_output=True, text=True
+        command, input=json.dumps(facts_of(folder, host)["brokers"]), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
 
 
 def test_the_stores_administrator_is_known_on_store_nodes_alone(folder: Path) -> None:
-    logins = {s["unit"]: s.get("store", "") for s in told(folder, CORE)["wholesale"]}
+    logins = {s["unit"]: s.get("store", "") for s in facts_of(folder, CORE)["wholesale"]}
     assert logins == {
         "newsfabric-shovels": "",
         "newsfabric-router@": "newsfabric",
@@ -182,18 +182,18 @@ def test_the_stores_administrator_is_known_on_store_nodes_alone(folder: Path) ->
         "{{ newsfabric_cassandra_reader }}",
         "",
     ]
-    said = told(folder, STORE)["logins"]
-    assert said["administrator"]["name"] == "newsfabric_administrator"
-    assert {one["name"]: one["rights"] for one in said["services"]} == {
+    found = facts_of(folder, STORE)["logins"]
+    assert found["administrator"]["name"] == "newsfabric_administrator"
+    assert {one["name"]: one["rights"] for one in found["services"]} == {
         "newsfabric": ["SELECT", "MODIFY"],
         "newsfabric_reader": ["SELECT"],
     }
-    passwords = [said["administrator"], *said["services"]]
+    passwords = [found["administrator"], *found["services"]]
     assert len({one["password"] for one in passwords}) == 3
 
 
 def test_frontdesks_alone_have_the_key_by_which_they_know_each_other(folder: Path) -> None:
-    core = told(folder, CORE)
+    core = facts_of(folder, CORE)
     files = {s["unit"]: s["files"] for s in core["wholesale"] if "files" in s}
     assert list(files) == ["newsfabric-frontdesk"]
     frontdesks = files["newsfabric-frontdesk"]
@@ -210,7 +210,7 @@ def test_no_other_machine_finds_a_broker(folder: Path, host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "error"),
     [
         ({"newsfabric_secret": "s" * 64 + "\n"}, "newsfabric_secret is missing or short"),
         ({"newsfabric_address": "10.1.1.11\n10.1.1.1 deb.debian.org"}, "is no address"),
@@ -220,7 +220,7 @@ def test_no_other_machine_finds_a_broker(folder: Path, host: str) -> None:
     ],
 )
 def test_what_would_become_another_line_or_folder_is_refused(
-    playbook: str, tmp_path: Path, wrong: dict[str, str], said: str
+    playbook: str, tmp_path: Path, wrong: dict[str, str], error: str
 ) -> None:
     bundle = tmp_path / "newsfabric-0.1.0-0123456789ab.tar"
     bundle.touch()
@@ -230,7 +230,7 @@ def test_what_would_become_another_line_or_folder_is_refused(
     play = [{"hosts": CORE, "connection": "local", "gather_facts": False, "tasks": asked}]
     done = played(playbook, tmp_path, play, given)
     assert done.returncode == 2
-    assert said in " ".join(done.stdout.split())
+    assert error in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize(
@@ -254,9 +254,9 @@ def test_store_nodes_that_ask_for_no_login_are_refused_unless_their_network_is_t
     asked = checks(STORES_ARE_KNOWN)
     play = [{"hosts": STORE, "connection": "local", "gather_facts": False, "tasks": asked}]
     done = played(playbook, tmp_path, play, given, environment)
-    said = " ".join(done.stdout.split())
-    told_why = "newsfabric_store_network_trusted if nobody else is on their network" in said
-    assert (done.returncode, told_why) == ((2, True) if refused else (0, False))
+    output = " ".join(done.stdout.split())
+    has_reason = "newsfabric_store_network_trusted if nobody else is on their network" in output
+    assert (done.returncode, has_reason) == ((2, True) if refused else (0, False))
 
 
 @pytest.mark.parametrize(
@@ -282,8 +282,8 @@ def test_frontdesks_that_would_show_their_key_over_plain_http_are_refused_before
     asked = checks(FRONTDESKS_ASK)
     play = [{"hosts": CORE, "connection": "local", "gather_facts": False, "tasks": asked}]
     done = played(playbook, tmp_path, play, given)
-    told_why = "frontdesks ask each other there, so write https" in " ".join(done.stdout.split())
-    assert (done.returncode, told_why) == ((2, True) if refused else (0, False))
+    has_reason = "frontdesks ask each other there, so write https" in " ".join(done.stdout.split())
+    assert (done.returncode, has_reason) == ((2, True) if refused else (0, False))
 
 
 def tasks() -> list[tuple[str, dict[str, Any]]]:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.deploy.prechecks import checks
-from tests.deploy.told import ADMISSION
+from tests.deploy.terraform_output import ADMISSION
 
 ANSIBLE: Final = Path(__file__).resolve().parents[2] / "deploy" / "ansible"
 WHOLESALE: Final = ANSIBLE / "roles" / "wholesale"
@@ -48,10 +48,10 @@ def played(
         "tasks": tasks,
     }
     (folder / "play.yml").write_text(yaml.safe_dump([play]))
-    told = {"playbook_dir": str(ANSIBLE / "playbooks"), "newsfabric_secret": "s" * 64, **given}
+    variables = {"playbook_dir": str(ANSIBLE / "playbooks"), "newsfabric_secret": "s" * 64, **given}
     inventory = str(ANSIBLE / "inventories" / "production" / "hosts.yml")
     return subprocess.run(
-        [playbook, "-i", inventory, str(folder / "play.yml"), "-e", json.dumps(told)],
+        [playbook, "-i", inventory, str(folder / "play.yml"), "-e", json.dumps(variables)],
         cwd=ANSIBLE,
         capture_output=True,
         text=True,
@@ -63,10 +63,10 @@ def named(playbook: str, folder: Path, tasks: list[dict[str, Any]]) -> list[list
     asked = []
     for number, task in enumerate(tasks):
         source = task["ansible.builtin.include_role"]["tasks_from"]
-        [told] = yaml.safe_load((WHOLESALE / "tasks" / source).read_text())
-        unit = told.pop("ansible.builtin.systemd_service")["name"]
-        said = {"ansible.builtin.shell": f"echo '{unit}' >> {folder / str(number)}"}
-        asked.append({**told, **said, "vars": task.get("vars", {})})
+        [document] = yaml.safe_load((WHOLESALE / "tasks" / source).read_text())
+        unit = document.pop("ansible.builtin.systemd_service")["name"]
+        fields = {"ansible.builtin.shell": f"echo '{unit}' >> {folder / str(number)}"}
+        asked.append({**document, **fields, "vars": task.get("vars", {})})
     done = played(playbook, folder, asked, {"newsfabric_routers": 2, **ADMISSION})
     assert done.returncode == 0, done.stdout + done.stderr
     return [(folder / str(number)).read_text().split() for number in range(len(tasks))]
@@ -92,7 +92,7 @@ def test_all_end_with_their_region_and_what_carries_messages_last(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "error"),
     [
         ({}, ""),
         ({"newsfabric_routers": 9}, ""),
@@ -103,15 +103,15 @@ def test_all_end_with_their_region_and_what_carries_messages_last(
     ],
 )
 def test_ports_that_probes_would_look_for_elsewhere_are_refused(
-    playbook: str, tmp_path: Path, wrong: dict[str, int], said: str
+    playbook: str, tmp_path: Path, wrong: dict[str, int], error: str
 ) -> None:
     ports = yaml.safe_load((ANSIBLE / "group_vars" / "all.yml").read_text())["newsfabric_ports"]
     given = {"newsfabric_ports": {**ports, **wrong}, **wrong}
     done = played(
         playbook, tmp_path, checks("Services of which a host has several have ports"), given
     )
-    assert done.returncode == (2 if said else 0), done.stdout
-    assert said in " ".join(done.stdout.split())
+    assert done.returncode == (2 if error else 0), done.stdout
+    assert error in " ".join(done.stdout.split())
 
 
 def test_a_host_that_fails_ends_the_deployment() -> None:

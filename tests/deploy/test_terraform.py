@@ -172,9 +172,9 @@ def test_policies_and_alarms_are_about_metrics_that_a_scaler_puts() -> None:
     dimensions = {each["Name"] for each in put[0]["Dimensions"]}
     retail, alarms = text("modules/retail/main.tf"), text("modules/observability/main.tf")
     assert 'metric_name = "WantedBoxes"' in retail
-    said = re.search(r"^  said = \{\n(.*?)^  \}", alarms, re.MULTILINE | re.DOTALL)
-    assert said is not None
-    assert {"WantedBoxes", *re.findall(r"^    (\w+)\s+= \{", said[1], re.MULTILINE)} <= names
+    found = re.search(r"^  said = \{\n(.*?)^  \}", alarms, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    assert {"WantedBoxes", *re.findall(r"^    (\w+)\s+= \{", found[1], re.MULTILINE)} <= names
     assert set(re.findall(r'^\s+name  = "(\w+)"', retail, re.M)) - {"AutoScalingGroupName"} == (
         dimensions
     )

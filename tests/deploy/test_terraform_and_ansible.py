@@ -96,9 +96,9 @@ def made(name: str) -> dict[str, int]:
     """Return the sizes of an environment's clusters: ``oregon-core`` to 3."""
     sizes = re.findall(r"^(client|core|store) += \{ number = (\d+)", values(name), re.M)
     found: dict[str, int] = {}
-    for place, told in environment(name).items():
-        if "nearest" in told:
-            found[f"{place}-proxy"] = int(told["number"])
+    for place, settings in environment(name).items():
+        if "nearest" in settings:
+            found[f"{place}-proxy"] = int(settings["number"])
         else:
             found |= {f"{place}-{role}": int(number) for role, number in sizes}
     return found
@@ -108,7 +108,7 @@ def inventory(name: str) -> dict[str, dict[str, Any]]:
     """Return the groups of an environment's ``hosts.yml``, with their hosts."""
     file = ANSIBLE / "inventories" / name / "hosts.yml"
     groups = yaml.safe_load(file.read_text())["all"]["children"]
-    return {group: told["hosts"] for group, told in groups.items()}
+    return {group: group_settings["hosts"] for group, group_settings in groups.items()}
 
 
 def settings(name: str) -> dict[str, Any]:
@@ -122,13 +122,13 @@ ENVIRONMENTS = pytest.mark.parametrize("name", ["production", "staging"])
 
 @ENVIRONMENTS
 def test_an_environment_has_the_same_places_and_networks_in_both(name: str) -> None:
-    places, told = environment(name), settings(name)
-    assert told["newsfabric_environment"] == name
-    assert told["newsfabric_regions"] == [p for p in places if "nearest" not in places[p]]
-    assert told["newsfabric_proxies"] == {
+    places, variables = environment(name), settings(name)
+    assert variables["newsfabric_environment"] == name
+    assert variables["newsfabric_regions"] == [p for p in places if "nearest" not in places[p]]
+    assert variables["newsfabric_proxies"] == {
         place: each["nearest"] for place, each in places.items() if "nearest" in each
     }
-    assert told["newsfabric_networks"] == [each["cidr"] for each in places.values()]
+    assert variables["newsfabric_networks"] == [each["cidr"] for each in places.values()]
 
 
 @ENVIRONMENTS
@@ -137,30 +137,30 @@ def test_frontdesks_have_the_names_that_terraform_makes(name: str) -> None:
     domain = re.search(r'^domain += "(.*)"$', example, re.MULTILINE)
     assert domain is not None
     own = {"production": domain[1], "staging": f"staging.{domain[1]}"}[name]
-    told = settings(name)
-    assert told["newsfabric_frontdesk_urls"] == {
-        region: f"https://{region}.{own}" for region in told["newsfabric_regions"]
+    found = settings(name)
+    assert found["newsfabric_frontdesk_urls"] == {
+        region: f"https://{region}.{own}" for region in found["newsfabric_regions"]
     }
 
 
 @ENVIRONMENTS
 def test_readers_reach_boxes_by_the_names_that_terraform_makes(name: str) -> None:
-    told = settings(name)
-    url = told["newsfabric_public_url"]
-    frontdesks: dict[str, str] = told["newsfabric_frontdesk_urls"]
+    found = settings(name)
+    url = found["newsfabric_public_url"]
+    frontdesks: dict[str, str] = found["newsfabric_frontdesk_urls"]
     names = {region: url.replace("{{ newsfabric_place }}", region) for region in frontdesks}
     assert names == {
         region: frontdesk.replace("https://", "https://readers.")
         for region, frontdesk in frontdesks.items()
     }
-    assert [f"https://{one}" for one in told["newsfabric_gateways_at"]] == list(names.values())
+    assert [f"https://{one}" for one in found["newsfabric_gateways_at"]] == list(names.values())
 
 
 @ENVIRONMENTS
 def test_the_example_of_an_inventory_has_the_machines_that_terraform_makes(name: str) -> None:
     hosts = inventory(name)
-    for place, told in environment(name).items():
-        network = ipaddress.ip_network(told["cidr"])
+    for place, settings in environment(name).items():
+        network = ipaddress.ip_network(settings["cidr"])
         addresses = [ipaddress.ip_address(host["ansible_host"]) for host in hosts[place].values()]
         assert all(address in network for address in addresses), place
     wanted = {f"{cluster}-{n + 1}" for cluster, number in made(name).items() for n in range(number)}
@@ -171,9 +171,9 @@ def test_the_example_of_an_inventory_has_the_machines_that_terraform_makes(name:
 
 def test_every_setting_that_terraform_tells_is_one_of_ansibles() -> None:
     outputs = (TERRAFORM / "environments" / "production" / "outputs.tf").read_text()
-    told = re.findall(r"^    (newsfabric_\w+) +=", outputs, re.MULTILINE)
-    assert "newsfabric_networks" in told
-    assert [name for name in told if name not in DEFAULTS] == []
+    output = re.findall(r"^    (newsfabric_\w+) +=", outputs, re.MULTILINE)
+    assert "newsfabric_networks" in output
+    assert [name for name in output if name not in DEFAULTS] == []
 
 
 def test_staging_is_production_but_for_its_values_and_the_key_of_its_state() -> None:
@@ -190,9 +190,9 @@ def test_data_volumes_are_as_large_as_hosts_need_them(name: str) -> None:
     region = (MODULES / "region" / "variables.tf").read_text()
     fabric = (TERRAFORM / "environments" / name / "variables.tf").read_text()
     for role in ("client", "core", "store", "proxy"):
-        told = re.search(rf"^{role} +=.*?data_gb = (\d+)", values(name), re.MULTILINE)
+        found = re.search(rf"^{role} +=.*?data_gb = (\d+)", values(name), re.MULTILINE)
         texts = (fabric,) if role == "proxy" else (region, fabric)
-        sizes = [int(told[1])] if told else [default_of(text, role, "data_gb") for text in texts]
+        sizes = [int(found[1])] if found else [default_of(text, role, "data_gb") for text in texts]
         # The file system uses a part of the disk for itself.
         assert all(size * 1024 * 0.95 >= least[role] for size in sizes), role
 

@@ -19,7 +19,7 @@ from wholesale.scaler.plan import ScalingPlan
 
 ROOT = Path(__file__).resolve().parents[2]
 TREE = ROOT / "deploy" / "terraform"
-TOLD: dict[str, Any] = tomllib.loads((TREE / "prices.toml").read_text())
+PRICES: dict[str, Any] = tomllib.loads((TREE / "prices.toml").read_text())
 
 
 def loaded() -> ModuleType:
@@ -39,19 +39,19 @@ cost = loaded()
 def test_the_tables_in_the_readme_are_what_the_program_says() -> None:
     text = (TREE / "README.md").read_text()
     old = "it is old: .venv/bin/python deploy/terraform/cost.py --write"
-    assert cost.with_tables(text, TOLD) == text, old
+    assert cost.with_tables(text, PRICES) == text, old
 
 
 def test_what_a_box_takes_is_what_was_measured() -> None:
     page = (ROOT / "docs" / "performance.md").read_text()
-    box = TOLD["box"]
+    box = PRICES["box"]
     assert f"one message at a time | {box['delivery_us']} µs |" in page
     assert f"heartbeats every 25 s, per reader and second | {box['idle_us']} µs |" in page
     assert f"logged in, all on one topic | {box['login_bytes']} B |" in page
 
 
 def test_the_three_sizes_are_there_with_and_without_a_balancer() -> None:
-    found = cost.months(TOLD)
+    found = cost.months(PRICES)
     assert [(each.readers, each.edge) for each in found] == [
         (readers, edge) for readers in (50_000, 500_000, 5_000_000) for edge in ("direct", "nlb")
     ]
@@ -60,12 +60,12 @@ def test_the_three_sizes_are_there_with_and_without_a_balancer() -> None:
 def test_boxes_are_as_many_as_newsfabric_capacity_says() -> None:
     plan = ScalingPlan(per_box=100_000, zones=3, least=3, most=1000)
     found = capacity_for(2_500_000, 0, 1800, plan)
-    month = cost.month(TOLD["size"][2], "direct", TOLD)
+    month = cost.month(PRICES["size"][2], "direct", PRICES)
     assert month.boxes_at_peak == max(found.before.boxes, found.after.boxes)
 
 
 def test_a_balancer_halves_what_a_box_carries_so_there_are_twice_as_many() -> None:
-    direct, balanced = (cost.month(TOLD["size"][2], edge, TOLD) for edge in ("direct", "nlb"))
+    direct, balanced = (cost.month(PRICES["size"][2], edge, PRICES) for edge in ("direct", "nlb"))
     assert balanced.costs["boxes"] == pytest.approx(2 * direct.costs["boxes"], rel=0.1)
 
 
@@ -77,10 +77,10 @@ def test_each_terabyte_is_paid_for_at_its_tiers_price() -> None:
 
 
 def test_a_price_is_a_variable() -> None:
-    ours = copy.deepcopy(TOLD)
+    ours = copy.deepcopy(PRICES)
     ours["machine_hour"]["c7i.xlarge"] *= 2
-    before, after = (cost.month(TOLD["size"][1], "direct", each) for each in (TOLD, ours))
-    more = 2 * before.boxes_on_average * TOLD["machine_hour"]["c7i.xlarge"] * 730
+    before, after = (cost.month(PRICES["size"][1], "direct", each) for each in (PRICES, ours))
+    more = 2 * before.boxes_on_average * PRICES["machine_hour"]["c7i.xlarge"] * 730
     assert after.total - before.total == pytest.approx(more)
 
 
@@ -94,5 +94,5 @@ def test_it_says_the_same_as_json() -> None:
     done = CliRunner().invoke(cost.main, ["--json"])
     assert done.exit_code == 0, done.output
     documents = json.loads(done.output)
-    assert [each["total"] for each in documents] == [each.total for each in cost.months(TOLD)]
+    assert [each["total"] for each in documents] == [each.total for each in cost.months(PRICES)]
     assert all(sum(each["costs"].values()) == pytest.approx(each["total"]) for each in documents)

@@ -47,18 +47,18 @@ def part_of(host: str) -> str:
 
 def test_each_machine_carries_a_host_of_each_part_and_is_its_own_zone() -> None:
     carried = collections.defaultdict(list)
-    for host, told in hosts().items():
-        carried[told["machine"]].append(part_of(host))
+    for host, variables in hosts().items():
+        carried[variables["machine"]].append(part_of(host))
     assert {name: sorted(parts) for name, parts in carried.items()} == dict.fromkeys(
         settings()["newsfabric_machines"], sorted(PARTS)
     )
-    assert all(told["zone"] == told["machine"] for told in hosts().values())
+    assert all(variables["zone"] == variables["machine"] for variables in hosts().values())
 
 
 def test_no_two_have_an_address_and_all_are_in_the_hosts_network() -> None:
     network = ipaddress.ip_network(settings()["newsfabric_machines_network"])
     inside = [machine["inside"] for machine in settings()["newsfabric_machines"].values()]
-    addresses = [told["ansible_host"] for told in hosts().values()] + inside
+    addresses = [variables["ansible_host"] for variables in hosts().values()] + inside
     assert len(set(addresses)) == len(addresses)
     assert all(ipaddress.ip_address(address) in network for address in addresses)
 
@@ -73,7 +73,7 @@ def test_the_pages_sizes_fit_their_machines_and_the_first_is_the_examples() -> N
         assert sum(of_parts) <= int(gib) * 1024 * 7 / 8
 
 
-def told(
+def first_play(
     playbook: str, tmp_path: Path, name: str, *, machines: list[str], more: dict[str, Any]
 ) -> subprocess.CompletedProcess[str]:
     """Run the playbook's first play, which connects to no host, with these machines."""
@@ -96,14 +96,14 @@ def told(
 
 
 def test_a_host_of_no_machine_is_refused(playbook: str, tmp_path: Path) -> None:
-    done = told(playbook, tmp_path, "machines-known.yml", machines=["a", "b"], more={})
+    done = first_play(playbook, tmp_path, "machines-known.yml", machines=["a", "b"], more={})
     assert done.returncode != 0
     assert "machines that newsfabric_machines hasn't (c)" in done.stdout
 
 
 def test_two_of_one_address_are_refused(playbook: str, tmp_path: Path) -> None:
     more = {"newsfabric_address": "10.9.0.11"}
-    done = told(playbook, tmp_path, "machines-known.yml", machines=["a", "b", "c"], more=more)
+    done = first_play(playbook, tmp_path, "machines-known.yml", machines=["a", "b", "c"], more=more)
     assert done.returncode != 0
     assert "two have one address" in done.stdout
 
@@ -112,7 +112,7 @@ def test_another_inventory_than_the_one_that_was_meant_is_refused(
     playbook: str, tmp_path: Path
 ) -> None:
     more = {"expect": "production"}
-    done = told(playbook, tmp_path, "machines-known.yml", machines=["a", "b", "c"], more=more)
+    done = first_play(playbook, tmp_path, "machines-known.yml", machines=["a", "b", "c"], more=more)
     assert done.returncode != 0
     assert "this inventory is three-machines" in done.stdout
 
@@ -138,13 +138,13 @@ def test_a_host_moves_that_has_others_of_its_part_beside_it(
     plays = yaml.safe_load((ANSIBLE / "playbooks" / "move-host.yml").read_text())
     (moving,) = [play for play in plays if play["name"] == "The machine that it moves to"]
     moving |= {"connection": "local", "gather_facts": False, "tasks": moving["tasks"][:1]}
-    told = {"host": host, "newsfabric_regions": ["oregon", "dublin"], "ansible_become": False}
+    variables = {"host": host, "newsfabric_regions": ["oregon", "dublin"], "ansible_become": False}
     done = subprocess.run(
         [
             playbook,
             *("-i", str(INVENTORY), "-i", str(more)),
             str(written(tmp_path, [known, moving])),
-            *("-e", json.dumps(told)),
+            *("-e", json.dumps(variables)),
         ],
         cwd=ANSIBLE,
         capture_output=True,
@@ -290,20 +290,20 @@ def test_a_host_has_its_address_its_machines_way_out_and_a_limit(of_b: dict[str,
 def test_readers_come_by_name_to_the_machines_own_box_and_to_any_frontdesk(
     of_b: dict[str, str],
 ) -> None:
-    said = of_b["haproxy.cfg"]
-    assert "use_backend boxes if { ssl_fc_sni -i readers-b.news.example.com }" in said
-    servers = re.findall(r"^    server (\S+) (\S+)(.*)$", said, re.MULTILINE)
+    text = of_b["haproxy.cfg"]
+    assert "use_backend boxes if { ssl_fc_sni -i readers-b.news.example.com }" in text
+    servers = re.findall(r"^    server (\S+) (\S+)(.*)$", text, re.MULTILINE)
     # The proxy sends the reader's address to the gateway; other machines' frontdesks are backups.
     assert ("oregon-retail-2", "10.9.0.102:8080", " send-proxy-v2") in servers
-    desks = {
+    frontdesks = {
         name: rest for name, where, rest in servers if where.endswith(":8080") and "core" in name
     }
-    assert {name: rest.endswith("backup") for name, rest in desks.items()} == {
+    assert {name: rest.endswith("backup") for name, rest in frontdesks.items()} == {
         "oregon-core-1": True,
         "oregon-core-2": False,
         "oregon-core-3": True,
     }
-    assert all(f"verify required verifyhost {name}" in rest for name, rest in desks.items())
+    assert all(f"verify required verifyhost {name}" in rest for name, rest in frontdesks.items())
     publishers = {where: rest.endswith("backup") for _, where, rest in servers if ":5671" in where}
     assert publishers == {
         "10.9.0.11:5671": True,

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.deploy.told import ADMISSION
+from tests.deploy.terraform_output import ADMISSION
 from tests.deploy.unit_templates import ROLES, reaches_metadata, units, written
 
 ANSIBLE: Final = ROLES.parent

@@ -14,7 +14,7 @@ import yaml
 
 from newsfabric.http.networks import Places
 from operations.instance.__main__ import main as instance
-from tests.deploy.told import TOLD
+from tests.deploy.terraform_output import SETTINGS
 from wholesale.commands import main
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -52,7 +52,7 @@ def services(playbook: str, folder: Path, **more: Any) -> dict[str, dict[str, An
     given = {"playbook_dir": str(ANSIBLE / "playbooks"), "newsfabric_secret": SECRET} | more
     inventory = folder / "production"
     shutil.copytree(ANSIBLE / "inventories" / "production", inventory)
-    (inventory / "group_vars" / "all" / "25-terraform.json").write_text(json.dumps(TOLD))
+    (inventory / "group_vars" / "all" / "25-terraform.json").write_text(json.dumps(SETTINGS))
     done = subprocess.run(
         [
             playbook,
@@ -91,8 +91,8 @@ def given(words: list[str], option: str) -> list[str]:
 
 
 def test_a_frontdesk_believes_the_balancer_before_it(commands: dict[str, list[str]]) -> None:
-    told = given(commands["newsfabric-frontdesk"], "--proxy-from=")
-    assert told == TOLD["newsfabric_proxy_from"]
+    proxies = given(commands["newsfabric-frontdesk"], "--proxy-from=")
+    assert proxies == SETTINGS["newsfabric_proxy_from"]
 
 
 def test_a_frontdesk_takes_boxes_behind_a_balancer_and_those_of_its_networks(
@@ -121,9 +121,9 @@ def test_frontdesks_know_each_other_by_the_secret_and_the_former_one(
     keys = frontdesk["files"]["board-keys"].splitlines()
     assert keys == [hashlib.sha256(f"{one}:board".encode()).hexdigest() for one in secrets]
     [_, name, *words] = words_of(frontdesk)
-    told = main.commands[name].make_context(name, words).params
-    assert told["board_key_file"] == Path("%d/board-keys")
-    assert told["token_over_http"] is over_http
+    options = main.commands[name].make_context(name, words).params
+    assert options["board_key_file"] == Path("%d/board-keys")
+    assert options["token_over_http"] is over_http
 
 
 def test_a_box_has_the_name_by_which_browsers_reach_it(commands: dict[str, list[str]]) -> None:
@@ -136,8 +136,8 @@ def test_a_box_has_the_name_by_which_browsers_reach_it(commands: dict[str, list[
 def test_a_scaler_drives_the_group_of_its_own_region(commands: dict[str, list[str]]) -> None:
     [service, name, *words] = commands["newsfabric-scaler"]
     assert service == "wholesale"
-    told = main.commands[name].make_context(name, words).params
-    found = (told["driver"], told["group"], told["per_box"])
+    options = main.commands[name].make_context(name, words).params
+    found = (options["driver"], options["group"], options["per_box"])
     assert found == ("aws", "newsfabric-oregon-retail", 50_000)
 
 
@@ -146,9 +146,9 @@ def test_who_admits_boxes_knows_the_group_the_key_and_the_core(
 ) -> None:
     [service, name, *words] = commands["newsfabric-admit"]
     assert service == "operations.instance"
-    told = instance.commands[name].make_context(name, words).params
+    options = instance.commands[name].make_context(name, words).params
     assert {
-        option: told[option] for option in told if option not in ("log_level", "log_format")
+        option: options[option] for option in options if option not in ("log_level", "log_format")
     } == {
         "region": "oregon",
         "group": "newsfabric-oregon-retail",

@@ -46,9 +46,9 @@ def test_a_tail_prints_what_is_published_while_it_connects(world: World) -> None
     )
     published = world.run("publish", "news.breaking", json.dumps({"headline": headline}))
     assert published.returncode == 0, published.stderr
-    printed, said = tail.communicate(timeout=30)
+    printed, output = tail.communicate(timeout=30)
     assert [json.loads(line)["body"]["headline"] for line in printed.splitlines()] == [headline], (
-        said
+        output
     )
 
 

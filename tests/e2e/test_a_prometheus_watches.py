@@ -73,7 +73,7 @@ def _until(holds: Callable[[], Any]) -> Any:
     return found
 
 
-def _told(prometheus: Prometheus, alert: str, **labels: str) -> set[str]:
+def _alerts(prometheus: Prometheus, alert: str, **labels: str) -> set[str]:
     """Wait for ``alert`` with ``labels``; return the other alerts that fire, without BESIDE."""
 
     def fires() -> set[str]:
@@ -138,9 +138,9 @@ def test_an_exemplar_leads_from_a_delay_to_a_message(watched: tuple[World, Prome
 def test_a_region_whose_gateway_is_dead_has_no_box(watched: tuple[World, Prometheus]) -> None:
     world, prometheus = watched
     _broken(world, "kill", "oregon-retail-1-gateway", "oregon-retail-1-dataplane")
-    down = _told(prometheus, "NewsfabricProcessDown", instance="oregon-retail-1-gateway")
+    down = _alerts(prometheus, "NewsfabricProcessDown", instance="oregon-retail-1-gateway")
     assert down <= {"NewsfabricRegionWithoutBox"}
-    assert _told(prometheus, "NewsfabricRegionWithoutBox", region="oregon") <= {
+    assert _alerts(prometheus, "NewsfabricRegionWithoutBox", region="oregon") <= {
         "NewsfabricProcessDown"
     }
     world.mend()
@@ -152,9 +152,9 @@ def test_one_dead_router_is_a_process_and_both_are_a_region(
 ) -> None:
     world, prometheus = watched
     _broken(world, "kill", "dublin-router-1")
-    assert _told(prometheus, "NewsfabricProcessDown", instance="dublin-router-1") == set()
+    assert _alerts(prometheus, "NewsfabricProcessDown", instance="dublin-router-1") == set()
     _broken(world, "kill", "dublin-router-2")
-    assert _told(prometheus, "NewsfabricRegionWithoutRouter", region="dublin") == {
+    assert _alerts(prometheus, "NewsfabricRegionWithoutRouter", region="dublin") == {
         "NewsfabricProcessDown"
     }
     world.mend()
@@ -166,7 +166,7 @@ def test_shovels_of_a_broker_that_stands_still_are_silent(
 ) -> None:
     world, prometheus = watched
     _broken(world, "stop", "oregon-client-1")
-    beside = _told(
+    beside = _alerts(
         prometheus, "NewsfabricShovelSilent", region="oregon", shovel="oregon/core/publish.oregon.1"
     )
     assert beside <= {"NewsfabricShovelsMissing", "NewsfabricShovelRestarts"}
@@ -176,8 +176,8 @@ def test_regions_that_are_cut_apart_are_told_in_both(watched: tuple[World, Prome
     world, prometheus = watched
     _broken(world, "cut", "oregon", "dublin")
     beside = {"NewsfabricShovelSilent", "NewsfabricShovelsMissing", "NewsfabricShovelRestarts"}
-    assert _told(prometheus, "NewsfabricRegionCut", region="oregon", source="dublin") <= beside
-    assert _told(prometheus, "NewsfabricRegionCut", region="dublin", source="oregon") <= beside
+    assert _alerts(prometheus, "NewsfabricRegionCut", region="oregon", source="dublin") <= beside
+    assert _alerts(prometheus, "NewsfabricRegionCut", region="dublin", source="oregon") <= beside
 
 
 def test_a_store_that_takes_nothing_is_away(watched: tuple[World, Prometheus]) -> None:
@@ -185,6 +185,6 @@ def test_a_store_that_takes_nothing_is_away(watched: tuple[World, Prometheus]) -
     store = sqlite3.connect(world.state / "store.sqlite", isolation_level=None)
     with contextlib.closing(store):
         store.execute("BEGIN IMMEDIATE")
-        beside = _told(prometheus, "NewsfabricStoreAway", region="oregon")
+        beside = _alerts(prometheus, "NewsfabricStoreAway", region="oregon")
         store.execute("ROLLBACK")
     assert beside <= {"NewsfabricRegionWithoutRouter", "NewsfabricRouterBehind"}

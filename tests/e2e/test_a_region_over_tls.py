@@ -122,9 +122,9 @@ async def region(
     await declared(entries["client"][0]["amqp_url"], tls, declare_client)
     await declared(entries["core"][0]["amqp_url"], tls, declare_core)
     ports = dict(zip(("keeper", "router", "frontdesk"), free_ports(3), strict=True))
-    desk = f"https://127.0.0.1:{ports['frontdesk']}"
+    frontdesk = f"https://127.0.0.1:{ports['frontdesk']}"
     fabric = tmp_path / "fabric.json"
-    place = {"name": "oregon", "frontdesk_url": desk, **entries}
+    place = {"name": "oregon", "frontdesk_url": frontdesk, **entries}
     fabric.write_text(json.dumps({"regions": [place]}))
     credentials = tmp_path / "credentials"
     credentials.mkdir()

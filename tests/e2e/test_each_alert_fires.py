@@ -137,8 +137,8 @@ def _say(url: str, *messages: Message, exchange: str) -> None:
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         channel = connection.channel()
         for message in messages:
-            told = message.properties
-            properties = pika.BasicProperties(content_type=told.content_type, type=told.type)
+            sent = message.properties
+            properties = pika.BasicProperties(content_type=sent.content_type, type=sent.type)
             channel.basic_publish(exchange, message.topic, message.body, properties)
 
 
@@ -149,7 +149,7 @@ def _mark(id_: str) -> Message:
     )
 
 
-def _say_as_a_box(world: World, url: str, box: str, *messages: Message) -> None:
+def _send_as_a_box(world: World, url: str, box: str, *messages: Message) -> None:
     """Publish with the login of ``box``, as an attacker on the box can."""
     user = user_name("box", box)
     parameters = pika.URLParameters(url)
@@ -158,9 +158,9 @@ def _say_as_a_box(world: World, url: str, box: str, *messages: Message) -> None:
     with pika.BlockingConnection(parameters) as connection:
         channel = connection.channel()
         for message in messages:
-            told = message.properties
+            sent = message.properties
             properties = pika.BasicProperties(
-                content_type=told.content_type, type=told.type, user_id=user
+                content_type=sent.content_type, type=sent.type, user_id=user
             )
             channel.basic_publish(topology.UPSTREAM, message.topic, message.body, properties)
 
@@ -257,7 +257,7 @@ def test_a_store_that_takes_nothing_for_long(world: World, prometheus: Prometheu
         with _locked(world):
             _send(world.amqp_url("oregon"), "publish", *_news(1_700))
             _send(world.amqp_url("oregon"), "publish", *_news(200, topic="weather.bay"))
-            _say_as_a_box(
+            _send_as_a_box(
                 world, world.amqp_url("oregon", "core"), "oregon-retail-1", *[mark] * 1_200
             )
             _fires(prometheus, "NewsfabricRouterBehind", instance="oregon-router-2")
@@ -319,12 +319,12 @@ def test_what_a_region_is_told_wrongly(world: World, prometheus: Prometheus, fol
     ):
         crowd.come(5)
         # Two services share the queue, so some marks reach each.
-        _say_as_a_box(world, core, "oregon-retail-1", *[mark] * 20)
+        _send_as_a_box(world, core, "oregon-retail-1", *[mark] * 20)
         # The report of another box, under the key of this one.
         forged = encode_load(load(box="oregon-retail-2"))
         key = load_key("oregon", "oregon-retail-1")
         forged = Message(key, forged.body, forged.properties)
-        _say_as_a_box(world, core, "oregon-retail-1", forged)
+        _send_as_a_box(world, core, "oregon-retail-1", forged)
         _send(world.amqp_url("oregon"), "publish", *[("news.world", b"{not json")] * 100)
         _fires(prometheus, "NewsfabricMessagesRejected", region="oregon")
         _fires(prometheus, "NewsfabricForgedReports", instance="oregon-frontdesk-1")
@@ -337,14 +337,14 @@ def test_an_authority_that_ends_tomorrow(
     world: World, prometheus: Prometheus, tmp_path: Path
 ) -> None:
     file = tmp_path / "authority.pem"
-    desk = "oregon-frontdesk-1"
+    frontdesk = "oregon-frontdesk-1"
     _renew(file, days=1)
-    with instead(world, desk, variables={"NEWSFABRIC_TLS_CA_FILE": str(file)}):
-        _fires(prometheus, "NewsfabricCertificateExpiresSoon", instance=desk, use="authority")
-        _fires(prometheus, "NewsfabricCertificateExpires", instance=desk, use="authority")
+    with instead(world, frontdesk, variables={"NEWSFABRIC_TLS_CA_FILE": str(file)}):
+        _fires(prometheus, "NewsfabricCertificateExpiresSoon", instance=frontdesk, use="authority")
+        _fires(prometheus, "NewsfabricCertificateExpires", instance=frontdesk, use="authority")
         _renew(file, days=9)
         _none_fires(prometheus, "NewsfabricCertificateExpiresSoon")
-        assert _firing(prometheus, "NewsfabricCertificateExpires", instance=desk)
+        assert _firing(prometheus, "NewsfabricCertificateExpires", instance=frontdesk)
         _renew(file, days=90)
         _none_fires(prometheus, "NewsfabricCertificateExpires")
 

@@ -64,8 +64,8 @@ def test_a_box_that_is_added_later_is_as_good_as_the_first_and_leaves_nothing(
     (first,) = _offered(world)
     # Two commands at once ask for the same number, and one box is added.
     scaling = [world.start("scale", REGION, "2") for _ in range(2)]
-    said = [process.communicate(timeout=240) for process in scaling]
-    assert [process.returncode for process in scaling] == [0, 0], said
+    output = [process.communicate(timeout=240) for process in scaling]
+    assert [process.returncode for process in scaling] == [0, 0], output
     (added,) = set(_boxes(world)) - set(before)
     _eventually(lambda: len(_offered(world)) == 2, "both boxes are offered")
     (url,) = set(_offered(world)) - {first}

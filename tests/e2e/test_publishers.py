@@ -28,17 +28,17 @@ async def test_gold_is_routed_and_what_isnt_news_is_rejected(
     publisher: Program, world: World
 ) -> None:
     urls = [world.amqp_url("oregon"), world.amqp_url("dublin")]
-    told = await publisher.run(
+    result = await publisher.run(
         {"regions": urls, "app_id": "cms"},
         {"topic": "news.breaking", "options": {"key": "k", "copies": 2}},
         {"topic": "nobody.knows"},
         {"topic": "news.world", "options": {"receipt": False}},
     )
-    assert told[0]["published"]["routed"] is True
-    assert told[0]["published"]["region"] in ("oregon", "dublin")
-    assert told[1] == {"error": "Rejected", "reason": "topic_not_allowed"}
+    assert result[0]["published"]["routed"] is True
+    assert result[0]["published"]["region"] in ("oregon", "dublin")
+    assert result[1] == {"error": "Rejected", "reason": "topic_not_allowed"}
     # Either the broker's confirm, which is all it waits for, or the receipt arrived first.
-    assert "published" in told[2]
+    assert "published" in result[2]
 
 
 def test_the_readmes_php_works_as_it_is(world: World, tmp_path: Path) -> None:

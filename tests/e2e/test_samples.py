@@ -23,8 +23,8 @@ def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_a_sample_prints_the_receipt_of_its_message(
     sample: list[str], world: World, tmp_path: Path
 ) -> None:
-    told = [world.amqp_url("oregon"), "cms", "news.breaking", '{"headline":"Größe"}']
-    done = run([*sample, *told], tmp_path, RUN_WITHIN)
+    arguments = [world.amqp_url("oregon"), "cms", "news.breaking", '{"headline":"Größe"}']
+    done = run([*sample, *arguments], tmp_path, RUN_WITHIN)
     assert done.returncode == 0, done.stderr + done.stdout
     receipt = json.loads(done.stdout)
     assert (receipt["status"], receipt["topic"]) == ("routed", "news.breaking")

@@ -103,12 +103,12 @@ def _routed_in(*regions: str) -> Callable[[list[Collected]], bool]:
     wanted |= dict.fromkeys(("carry", "deliver"), REGIONS)
 
     def complete(spans: list[Collected]) -> bool:
-        told = all(
+        text = all(
             {_region(span) for span in _named(spans, name)} == set(found)
             for name, found in wanted.items()
         )
         routes = {span.span_id for span in _named(spans, "route")}
-        return told and all(span.parent in routes for span in _named(spans, "carry"))
+        return text and all(span.parent in routes for span in _named(spans, "carry"))
 
     return complete
 

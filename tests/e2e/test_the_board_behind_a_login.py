@@ -103,7 +103,7 @@ def _frontdesk(world: World, host: str, folder: Path) -> Iterator[str]:
     ]
     keys = folder / "publishers"
     keys.write_text(f"{KEY}\n")
-    told = {
+    options = {
         "name": f"{region.name}-frontdesk-2",
         "host": host,
         "port": PORT,
@@ -114,7 +114,7 @@ def _frontdesk(world: World, host: str, folder: Path) -> Iterator[str]:
         "token-issuer": READERS_ISSUER,
     }
     # A repeated option replaces the earlier one.
-    command = [*beside.command, *(f"--{name}={value}" for name, value in told.items())]
+    command = [*beside.command, *(f"--{name}={value}" for name, value in options.items())]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             command,

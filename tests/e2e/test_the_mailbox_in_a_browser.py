@@ -124,24 +124,24 @@ def test_what_one_device_does_to_a_letter_is_so_on_the_other_and_after_a_reload(
 
     phone = BrowserDevice.of(browser, world, "oregon", user).open(token)
     assert phone.letters(3) == kept
-    desk = BrowserDevice.of(browser, world, "dublin", user).open(None)
-    assert desk.log_in(token) == user
-    assert desk.letters(3) == kept
+    desktop = BrowserDevice.of(browser, world, "dublin", user).open(None)
+    assert desktop.log_in(token) == user
+    assert desktop.letters(3) == kept
 
     phone.mark("dismiss", "letter 1")
-    assert desk.marks(1) == [("dismiss", "letter 1")]
-    desk.mark("read", "letter 0")
+    assert desktop.marks(1) == [("dismiss", "letter 1")]
+    desktop.mark("read", "letter 0")
     assert phone.marks(2) == [("dismiss", "letter 1"), ("read", "letter 0")]
     phone.mark("ack", "letter 2")
     done = [("dismiss", "letter 1"), ("read", "letter 0"), ("ack", "letter 2")]
-    assert desk.marks(3) == done
+    assert desktop.marks(3) == done
     assert phone.marks(3) == done
 
     write_to(world, user, "letter 3", "dublin")
-    for device in (phone, desk):
+    for device in (phone, desktop):
         assert device.letters(4) == [*kept, "letter 3"]
 
-    for device in (phone, desk):
+    for device in (phone, desktop):
         device.open(token)
         assert device.letters(3) == ["letter 0", "letter 2", "letter 3"]
         assert device.marks(2) == [("read", "letter 0"), ("ack", "letter 2")]

@@ -97,8 +97,8 @@ class Mirror:
     def wait_for(self, text: str, seconds: float = 120) -> None:
         """Return when a line since the last call has the words ``text``."""
         with self._more:
-            said = self._more.wait_for(lambda: any(text in line for line in self.lines), seconds)
-            assert said, f"{text!r} was never said: {self.lines[-3:]}"
+            found = self._more.wait_for(lambda: any(text in line for line in self.lines), seconds)
+            assert found, f"{text!r} was never said: {self.lines[-3:]}"
             self.lines.clear()
 
     def end(self, code: int) -> dict[str, Any]:

@@ -163,8 +163,8 @@ def test_a_killed_router_leaves_its_messages_to_the_other(world: World) -> None:
     replay = world.start("replay", str(day), "--speed", "0.5", "--region", "oregon")
     tail.first()
     os.kill(router["pid"], signal.SIGKILL)
-    _, said = replay.communicate(timeout=120)
-    assert replay.returncode == 0, said
+    _, output = replay.communicate(timeout=120)
+    assert replay.returncode == 0, output
     assert {m["body"] for m in tail.messages()} == set(range(300))
     world.mend()
 

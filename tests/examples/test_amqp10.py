@@ -81,8 +81,10 @@ async def test_a_publisher_in_amqp_1_0_gets_its_receipt(
             answers = [(correlation, b'{"status":"rejected"}') for correlation in known]
             answers.append((submission.correlation_id, b'{"status":"routed"}'))
             for correlation, receipt in answers:
-                said = Properties(correlation_id=correlation)
-                await publisher.publish(TO_QUEUES, Message(submission.reply_to, receipt, said))
+                properties = Properties(correlation_id=correlation)
+                await publisher.publish(
+                    TO_QUEUES, Message(submission.reply_to, receipt, properties)
+                )
             printed = await publishing
             # Maven adds colour codes even to empty output.
             shown = printed[printed.index(b"{") : printed.rindex(b"}") + 1]
@@ -92,9 +94,9 @@ async def test_a_publisher_in_amqp_1_0_gets_its_receipt(
 
 
 async def _publish(maven: str, *arguments: str) -> bytes:
-    said = " ".join(f"'{argument}'" for argument in arguments)
+    text = " ".join(f"'{argument}'" for argument in arguments)
     process = await asyncio.create_subprocess_exec(
-        *(maven, "-q", "-B", "-f", str(FOLDER), "compile", "exec:java", f"-Dexec.args={said}"),
+        *(maven, "-q", "-B", "-f", str(FOLDER), "compile", "exec:java", f"-Dexec.args={text}"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

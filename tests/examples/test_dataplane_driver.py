@@ -34,9 +34,9 @@ async def port(tmp_path: Path) -> AsyncIterator[int]:
     driver = await asyncio.create_subprocess_exec(sys.executable, EXAMPLE, control)
     yield int(line.removeprefix("readers on port ").partition(":")[0])
     plane.terminate()
-    _, said = await asyncio.wait_for(plane.communicate(), 60)
+    _, output = await asyncio.wait_for(plane.communicate(), 60)
     # The example ends when the data plane closes the connection.
-    assert (plane.returncode, await asyncio.wait_for(driver.wait(), 60)) == (0, 0), said.decode()
+    assert (plane.returncode, await asyncio.wait_for(driver.wait(), 60)) == (0, 0), output.decode()
 
 
 async def test_who_subscribes_gets_a_message_each_second(port: int) -> None:

@@ -133,9 +133,9 @@ def test_there_are_emoji_beyond_the_basic_plane(messages: list[Message]) -> None
 
 
 def test_no_story_is_told_twice_in_the_same_words(messages: list[Message]) -> None:
-    told = collections.Counter(
+    found = collections.Counter(
         (m["body"]["headline"], m["body"]["summary"])
         for m in messages
         if m["type"] in {"story", "live.post", "video", "warning"}
     )
-    assert [words for words, times in told.items() if times > 1] == []
+    assert [words for words, times in found.items() if times > 1] == []

@@ -53,9 +53,9 @@ async def test_a_broker_that_confirms_nothing_ends_a_sample_with_the_id_to_send_
     finally:
         await proxy.cut()
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
-    said = done.stderr.strip().splitlines()[-1]
-    assert "no confirm within 10 s: send it again later, with message_id " in said
-    assert len(said.rpartition(" ")[2]) >= 32
+    output = done.stderr.strip().splitlines()[-1]
+    assert "no confirm within 10 s: send it again later, with message_id " in output
+    assert len(output.rpartition(" ")[2]) >= 32
 
 
 async def test_without_a_receipt_a_sample_takes_none_that_somebody_made_who_knows_its_message_id(

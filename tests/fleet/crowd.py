@@ -83,27 +83,27 @@ async def _sit(seat: Seat, reader: Reader) -> None:
         seat.left.append(time.monotonic())
 
 
-async def _sit_again_and_again(seat: Seat, reader: Reader, desks: Sequence[str]) -> None:
+async def _sit_again_and_again(seat: Seat, reader: Reader, frontdesks: Sequence[str]) -> None:
     """Take messages and reconnect until cancelled."""
     while True:
         await _sit(seat, reader)
-        reader = await _come_again(seat, desks)
+        reader = await _come_again(seat, frontdesks)
 
 
-async def _come_again(seat: Seat, desks: Sequence[str]) -> Reader:
+async def _come_again(seat: Seat, frontdesks: Sequence[str]) -> Reader:
     while True:
         await asyncio.sleep(random.uniform(0, 2 * _RETRY_SECONDS))
-        for desk in desks:
+        for frontdesk in frontdesks:
             try:
-                endpoints = await fetch_endpoints(f"{desk}/endpoints.json")
+                endpoints = await fetch_endpoints(f"{frontdesk}/endpoints.json")
                 if endpoints.gateways:
                     return await _subscribed(endpoints.choose(random.Random()), seat)
             except (OSError, Disconnected, TimeoutError):
                 continue
 
 
-async def _take_seat(seat: Seat, gateway: Endpoint, gate: asyncio.Semaphore) -> Reader:
-    async with gate:
+async def _take_seat(seat: Seat, gateway: Endpoint, slots: asyncio.Semaphore) -> Reader:
+    async with slots:
         return await _subscribed(gateway, seat)
 
 
@@ -122,7 +122,7 @@ async def _subscribed(gateway: Endpoint, seat: Seat) -> Reader:
 class ByHttp:
     """A publisher that sends a message to one frontdesk after the other until it is routed."""
 
-    desks: Sequence[str]
+    frontdesks: Sequence[str]
     key: str
 
     async def publish(self, topic: str, number: int) -> None:
@@ -130,8 +130,8 @@ class ByHttp:
         message = {"topic": topic, "body": {"number": number}, "message_id": f"crowd-{number}"}
         headers = {"X-API-Key": self.key, "Content-Type": "application/json"}
         async with asyncio.timeout(_PATIENCE_SECONDS):
-            for desk in itertools.cycle(self.desks):
-                url = f"{desk}/publish"
+            for frontdesk in itertools.cycle(self.frontdesks):
+                url = f"{frontdesk}/publish"
                 request = HTTPRequest(url, method="POST", headers=headers, body=json.dumps(message))
                 try:
                     await AsyncHTTPClient().fetch(request)
@@ -152,21 +152,23 @@ class ByAmqp:
     regions: set[str | None] = dataclasses.field(default_factory=set)
 
     async def publish(self, topic: str, number: int) -> None:
-        told = await self.publisher.publish(topic, {"number": number}, message_id=f"crowd-{number}")
-        self.regions.add(told.region)
+        published = await self.publisher.publish(
+            topic, {"number": number}, message_id=f"crowd-{number}"
+        )
+        self.regions.add(published.region)
 
     def report(self) -> dict[str, Any]:
         return {"routed_in": sorted(map(str, self.regions))}
 
 
 @contextlib.asynccontextmanager
-async def _publisher(desks: Sequence[str], key: str) -> AsyncIterator[ByHttp | ByAmqp]:
+async def _publisher(frontdesks: Sequence[str], key: str) -> AsyncIterator[ByHttp | ByAmqp]:
     if regions := os.environ.get("CROWD_AMQP_URLS"):
         settings = {"app_id": access.PUBLISHER, "timeout": _PATIENCE_SECONDS}
         async with await AsyncPublisher.open(regions.split(), **settings) as publisher:
             yield ByAmqp(publisher)
     else:
-        yield ByHttp(desks, key)
+        yield ByHttp(frontdesks, key)
 
 
 def _leaving(times: Sequence[float]) -> dict[str, float]:
@@ -197,22 +199,29 @@ async def _settled(missing: Callable[[], int]) -> None:
             least, at = now, time.monotonic()
 
 
-async def run(desks: Sequence[str], key: str, readers: int, per_second: float, topics: int) -> None:
+async def run(
+    frontdesks: Sequence[str], key: str, readers: int, per_second: float, topics: int
+) -> None:
     """Connect ``readers``, publish until standard input ends, and print the result."""
-    gateways = (await fetch_endpoints(f"{desks[0]}/endpoints.json")).gateways
-    gate = asyncio.Semaphore(_AT_ONCE)
+    gateways = (await fetch_endpoints(f"{frontdesks[0]}/endpoints.json")).gateways
+    slots = asyncio.Semaphore(_AT_ONCE)
     first = random.randrange(10**9)
     seats = [Seat(topic_of(each, topics), collections.defaultdict(list)) for each in range(readers)]
     taken = await asyncio.gather(
-        *(_take_seat(seat, gateways[each % len(gateways)], gate) for each, seat in enumerate(seats))
+        *(
+            _take_seat(seat, gateways[each % len(gateways)], slots)
+            for each, seat in enumerate(seats)
+        )
     )
     sitting = [
         asyncio.create_task(
-            _sit(seat, reader) if len(desks) == 1 else _sit_again_and_again(seat, reader, desks)
+            _sit(seat, reader)
+            if len(frontdesks) == 1
+            else _sit_again_and_again(seat, reader, frontdesks)
         )
         for seat, reader in zip(seats, taken, strict=True)
     ]
-    async with _publisher(desks, key) as publisher:
+    async with _publisher(frontdesks, key) as publisher:
         _say("ready")
         end = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
         sent: list[asyncio.Task[None]] = []
@@ -235,7 +244,7 @@ async def run(desks: Sequence[str], key: str, readers: int, per_second: float, t
         "owed": len(owed),
         "disconnected": sum(seat.disconnected is not None for seat in seats),
         "lost": sum(not got for got in owed),
-        "doubled": sum(max(0, len(set(got) if len(desks) > 1 else got) - 1) for got in owed),
+        "doubled": sum(max(0, len(set(got) if len(frontdesks) > 1 else got) - 1) for got in owed),
         **_leaving([at for seat in seats for at in seat.left]),
         "why": sorted({seat.disconnected for seat in seats if seat.disconnected})[:5],
         **publisher.report(),

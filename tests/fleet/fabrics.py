@@ -30,11 +30,11 @@ def played(fleet: Fleet, name: str, *options: str) -> subprocess.CompletedProces
     return played_on(command(PLAYBOOKS / name, INVENTORY, options), environment(fleet.folders))
 
 
-def played_on(words: list[str], told: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def played_on(words: list[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a playbook of another inventory, and return its result."""
     done = subprocess.run(
         words,
-        env=told,
+        env=variables,
         capture_output=True,
         text=True,
         timeout=2400,
@@ -51,9 +51,9 @@ def plays(fleet: Fleet, name: str, *options: str) -> subprocess.CompletedProcess
     return plays_on(words, environment(fleet.folders))
 
 
-def plays_on(words: list[str], told: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def plays_on(words: list[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a playbook of another inventory, which must succeed."""
-    done = played_on(words, told)
+    done = played_on(words, variables)
     assert done.returncode == 0, done.stdout[-3000:]
     return done
 
@@ -80,7 +80,7 @@ def until(what: str, holds: Callable[[], bool], seconds: float = 300.0) -> None:
         time.sleep(1.0)
 
 
-def desk(fleet: Fleet, region: str) -> str:
+def frontdesk(fleet: Fleet, region: str) -> str:
     """Return a frontdesk's URL within the fleet's network."""
     scheme = "https" if fleet.folders.certs.exists() else "http"
     return f"{scheme}://{machine(f'{region}-core-1').address}:8080"
@@ -98,7 +98,7 @@ def trusting(fleet: Fleet) -> dict[str, str]:
 def asked(fleet: Fleet, path: str, region: str = "oregon", header: str = "") -> Any:
     """Return the reply of a region's frontdesk to a path, as JSON."""
     words = fleet.network.within(
-        *("curl", "--silent", "--show-error", "--header", "@-", desk(fleet, region) + path)
+        *("curl", "--silent", "--show-error", "--header", "@-", frontdesk(fleet, region) + path)
     )
     done = subprocess.run(
         words,
@@ -144,18 +144,18 @@ def publish(fleet: Fleet, headline: str, key: str | None = None) -> int:
         *("curl", "--silent", "--output", "/dev/null", "--write-out", "%{http_code}"),
         *("--header", "@-", "--header", "Content-Type: application/json"),
         *("--data", json.dumps({"topic": TOPIC, "body": {"headline": headline}})),
-        f"{desk(fleet, 'oregon')}/publish",
+        f"{frontdesk(fleet, 'oregon')}/publish",
     )
-    told = f"X-API-Key: {key or access.api_key(fleet.folders)}"
+    text = f"X-API-Key: {key or access.api_key(fleet.folders)}"
     environment = trusting(fleet)
     done = subprocess.run(
-        words, input=told, env=environment, capture_output=True, text=True, timeout=60, check=True
+        words, input=text, env=environment, capture_output=True, text=True, timeout=60, check=True
     )
     return int(done.stdout)
 
 
 @dataclasses.dataclass
-class Crowd:
+class FleetCrowd:
     """Readers of ``regions``, at first of the first region (tests.fleet.crowd).
 
     They read within the block; ``report`` is the result, after the block. Their publisher uses
@@ -168,18 +168,20 @@ class Crowd:
     per_second: float
     topics: int = 1
     amqp: bool = False
-    desks: tuple[str, ...] = ()
+    frontdesks: tuple[str, ...] = ()
     amqp_urls: str = ""
     within: Callable[..., tuple[str, ...]] | None = None
     report: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def __enter__(self) -> Crowd:
-        desks = ",".join(self.desks or (desk(self.fleet, region) for region in self.regions))
+    def __enter__(self) -> FleetCrowd:
+        frontdesks = ",".join(
+            self.frontdesks or (frontdesk(self.fleet, region) for region in self.regions)
+        )
         key = access.api_key(self.fleet.folders)
-        told = (desks, key, str(self.readers), str(self.per_second), str(self.topics))
+        arguments = (frontdesks, key, str(self.readers), str(self.per_second), str(self.topics))
         self._program = subprocess.Popen(
             (self.within or self.fleet.network.within)(
-                *(sys.executable, "-m", "tests.fleet.crowd", *told)
+                *(sys.executable, "-m", "tests.fleet.crowd", *arguments)
             ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -189,7 +191,7 @@ class Crowd:
             | {"PYTHONPATH": f"{CHECKOUT}:{CHECKOUT / 'deploy'}"}
             | ({"CROWD_AMQP_URLS": self.amqp_urls or self._amqp_urls()} if self.amqp else {}),
         )
-        assert self._said().readline() == "ready\n"
+        assert self._output().readline() == "ready\n"
         return self
 
     def __exit__(
@@ -200,9 +202,9 @@ class Crowd:
     ) -> None:
         if kind is not None:
             self._program.kill()
-        said, _ = self._program.communicate(timeout=900)
+        output, _ = self._program.communicate(timeout=900)
         if kind is None:
-            self.report = json.loads(said)
+            self.report = json.loads(output)
 
     @property
     def noticed_nothing(self) -> bool:
@@ -219,6 +221,6 @@ class Crowd:
         urls = access.amqp_urls(self.fleet.folders, self.fleet.members())
         return " ".join(",".join(urls[region]) for region in self.regions)
 
-    def _said(self) -> IO[str]:
+    def _output(self) -> IO[str]:
         assert self._program.stdout is not None
         return self._program.stdout

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes
 from fleet import access
 from fleet.fleet import Fleet
 from fleet.plan import machines_of
-from tests.fleet.fabrics import Crowd, changes, headlines, on, plays, publish, until
+from tests.fleet.fabrics import FleetCrowd, changes, headlines, on, plays, publish, until
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
 
@@ -35,8 +35,8 @@ PORTS = (
 def shown(fleet: Fleet, name: str, port: int) -> str:
     """Return the fingerprint of the certificate that a port shows."""
     words = f"openssl s_client -connect {name}:{port} </dev/null 2>/dev/null"
-    said = on(fleet, "oregon-core-1", f"{words} | openssl x509 -noout -fingerprint -sha256")
-    return said.strip().rpartition("=")[2].replace(":", "").lower()
+    output = on(fleet, "oregon-core-1", f"{words} | openssl x509 -noout -fingerprint -sha256")
+    return output.strip().rpartition("=")[2].replace(":", "").lower()
 
 
 def issued(fleet: Fleet, name: str) -> str:
@@ -47,15 +47,15 @@ def issued(fleet: Fleet, name: str) -> str:
 
 def speaks_plainly(fleet: Fleet, name: str, port: int) -> bool:
     """Return whether the port replies without TLS: AMQP, HTTP, or Cassandra's protocol."""
-    told = r"AMQP\0\0\11\1" if port == 5672 else r"GET /overview HTTP/1.0\r\n\r\n"
+    text = r"AMQP\0\0\11\1" if port == 5672 else r"GET /overview HTTP/1.0\r\n\r\n"
     if port == 9042:
         # OPTIONS of protocol v5.
-        told = r"\5\0\0\0\5\0\0\0\0"
-    ask = f"exec 3<>/dev/tcp/{name}/{port}; printf '{told}' >&3"
+        text = r"\5\0\0\0\5\0\0\0\0"
+    ask = f"exec 3<>/dev/tcp/{name}/{port}; printf '{text}' >&3"
     probe = f"{ask}; timeout 5 head -c 4 <&3 | od -An -tx1"
-    said = on(fleet, "oregon-core-1", f'bash -c "{probe}" 2>/dev/null').strip()
+    output = on(fleet, "oregon-core-1", f'bash -c "{probe}" 2>/dev/null').strip()
     # A TLS alert begins with 15.
-    return said != "" and not said.startswith("15")
+    return output != "" and not output.startswith("15")
 
 
 def rotate_authority(fleet: Fleet, step: str) -> None:
@@ -81,7 +81,7 @@ def test_a_fabric_with_certificates_speaks_tls_alone_and_gets_another_authority(
     rotate_authority(fleet, "trust")
     plays(fleet, "site.yml")
     # The crowd's publisher trusts both from the start, as all must before the next step.
-    with Crowd(fleet, ("oregon",), readers=200, per_second=5) as crowd:
+    with FleetCrowd(fleet, ("oregon",), readers=200, per_second=5) as crowd:
         rotate_authority(fleet, "sign")
         access.renew_secret(fleet.folders)
         # Each certificate is due, since the former authority signed it.

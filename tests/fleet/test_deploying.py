@@ -21,7 +21,7 @@ from fleet.folders import CHECKOUT
 from fleet.plan import machines_of
 from newsfabric.kinds import CORE
 from tests.fleet.conftest import fabric_in
-from tests.fleet.fabrics import Crowd, changes, newsfabric, on, plays, until
+from tests.fleet.fabrics import FleetCrowd, changes, newsfabric, on, plays, until
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
 
@@ -48,9 +48,9 @@ def another_build(bundle: Path, folder: Path) -> Path:
     with zipfile.ZipFile(wheel, "a") as packed:
         packed.writestr("newsfabric/another_build", "")
     requirements = inside / "requirements.txt"
-    said = requirements.read_text()
-    assert said.count(before) == 1
-    requirements.write_text(said.replace(before, sha256(wheel)))
+    text = requirements.read_text()
+    assert text.count(before) == 1
+    requirements.write_text(text.replace(before, sha256(wheel)))
     made = folder / f"newsfabric-{wheel.name.split('-')[1]}-{sha256(wheel)[:12]}.tar"
     subprocess.run(["tar", "--create", "--file", made, "-C", inside, "."], check=True)
     made.with_name(f"{made.name}.sha256").write_text(f"{sha256(made)}  {made.name}\n")
@@ -108,7 +108,7 @@ def test_nothing_that_a_machine_logs_has_a_password_after_a_broker_was_killed_un
 ) -> None:
     process = "systemctl show --property=MainPID rabbitmq-server"
     killed = on(fleet, "oregon-core-1", process)
-    with Crowd(fleet, ("oregon",), readers=100, per_second=50, topics=25):
+    with FleetCrowd(fleet, ("oregon",), readers=100, per_second=50, topics=25):
         on(fleet, "oregon-core-1", "systemctl kill --signal=SIGKILL rabbitmq-server")
         until("the broker starts again", lambda: on(fleet, "oregon-core-1", process) != killed)
         until("all is ready", lambda: json.loads(newsfabric(fleet, "status", "--json"))["ready"])
@@ -128,7 +128,7 @@ def test_another_build_is_deployed_and_taken_back_and_no_reader_notices(
     (first,) = (CHECKOUT / "dist").glob("newsfabric-*.tar")
     second = another_build(first, tmp_path)
     to_second = ("--extra-vars", f"newsfabric_bundle={second}")
-    with Crowd(fleet, ("oregon",), readers=2000, per_second=50, topics=25) as crowd:
+    with FleetCrowd(fleet, ("oregon",), readers=2000, per_second=50, topics=25) as crowd:
         plays(fleet, "deploy.yml", *to_second)
         assert running(fleet) == {second.stem.removeprefix("newsfabric-")}
         assert set(changes(plays(fleet, "deploy.yml", *to_second)).values()) == {0}

@@ -38,8 +38,8 @@ def on(fleet: Fleet, name: str, command: str) -> str:
 
 def reaches(fleet: Fleet, name: str, other: str) -> bool:
     """Return whether ``name`` can connect to ``other``'s sshd."""
-    said = on(fleet, name, f"timeout 2 bash -c '</dev/tcp/{other}/22' && echo yes || echo no")
-    return said == "yes"
+    output = on(fleet, name, f"timeout 2 bash -c '</dev/tcp/{other}/22' && echo yes || echo no")
+    return output == "yes"
 
 
 def own_addresses() -> list[str]:

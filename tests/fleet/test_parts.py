@@ -172,8 +172,8 @@ def test_a_box_that_ends_while_boxes_are_listed_is_left_out(
     with subprocess.Popen(["true"]) as ended:
         pass
     running = {
-        "oregon-retail-1": kernel.Box(init=ended.pid),
-        "oregon-retail-2": kernel.Box(init=os.getpid()),
+        "oregon-retail-1": kernel.MachineProcesses(init=ended.pid),
+        "oregon-retail-2": kernel.MachineProcesses(init=os.getpid()),
     }
     monkeypatch.setattr(fleet.machines, "running", lambda: running)
     listed = [json.loads(line)["name"] for line in boxes.listed(fleet, "oregon")]
@@ -198,16 +198,16 @@ def test_what_the_scalers_driver_boots_is_said_once_and_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet = Fleet(Folders.at(tmp_path), print)
-    there = {"oregon-retail-1": kernel.Box(init=os.getpid())}
+    there = {"oregon-retail-1": kernel.MachineProcesses(init=os.getpid())}
     monkeypatch.setattr(fleet.machines, "running", lambda: there)
     monkeypatch.setattr(Fleet, "members", lambda _: [machine(name) for name in there])
     booted: list[str] = []
-    told: list[list[str]] = []
+    seen: list[list[str]] = []
     monkeypatch.setattr(Fleet, "boot", lambda _, names, new: booted.extend(names))
-    boxes.want(fleet, "oregon", 3, told.append)
-    assert told == [booted] == [["oregon-retail-2", "oregon-retail-3"]]
-    boxes.want(fleet, "oregon", 1, told.append)
-    assert len(told) == 1, "nothing was booted"
+    boxes.want(fleet, "oregon", 3, seen.append)
+    assert seen == [booted] == [["oregon-retail-2", "oregon-retail-3"]]
+    boxes.want(fleet, "oregon", 1, seen.append)
+    assert len(seen) == 1, "nothing was booted"
 
 
 @pytest.mark.sockets
@@ -222,10 +222,10 @@ def test_machines_become_boxes_in_the_background_by_their_playbook(
     two = ["oregon-retail-2", "oregon-retail-3"]
     with playbooks.scale_out(folders, two, ["--extra-vars", "a=1"]) as running:
         assert running.wait(30) == 0
-    said = (tmp_path / "ansible-playbook.said").read_text().splitlines()
-    assert said[0] == str(folders.top)
-    assert Path(said[3]).name == "scale-out-retail.yml"
-    assert said[4:] == [
+    text = (tmp_path / "ansible-playbook.said").read_text().splitlines()
+    assert text[0] == str(folders.top)
+    assert Path(text[3]).name == "scale-out-retail.yml"
+    assert text[4:] == [
         "--extra-vars",
         "boxes=oregon-retail-2,oregon-retail-3",
         "--extra-vars",
@@ -298,4 +298,6 @@ def test_a_machines_init_is_its_own_and_not_that_of_a_host_that_it_carries(
             f"1 0 0:1 / / rw shared:1 - overlay fleet rw,upperdir={upper}\n"
         )
     monkeypatch.setattr(kernel, "PROC", tmp_path / "proc")
-    assert kernel.boxes(upper.parents[1]) == {"oregon-machine-1": kernel.Box(init=70)}
+    assert kernel.machine_processes(upper.parents[1]) == {
+        "oregon-machine-1": kernel.MachineProcesses(init=70)
+    }

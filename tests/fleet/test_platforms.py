@@ -4,9 +4,9 @@ import pytest
 
 from fleet.errors import FleetError
 from fleet.platforms import (
-    Outcome,
     Platform,
-    document,
+    PlatformOutcome,
+    documents,
     readme_commands,
     steps,
     summary,
@@ -47,7 +47,10 @@ def test_of_a_log_the_last_count_of_tests_is_told() -> None:
 
 
 def test_a_platform_works_if_each_of_its_steps_did() -> None:
-    good, bad = Outcome("set-up", 0, 61.4), Outcome("chaos", 1, 200.0, "1 failed in 2.0s")
+    good, bad = (
+        PlatformOutcome("set-up", 0, 61.4),
+        PlatformOutcome("chaos", 1, 200.0, "1 failed in 2.0s"),
+    )
     assert Platform("sid", {}, [good]).works
     trixie = Platform("trixie", versions_in("RabbitMQ 4.0.5\nPHP 8.4.11\n"), [good, bad])
     assert not trixie.works
@@ -55,7 +58,7 @@ def test_a_platform_works_if_each_of_its_steps_did() -> None:
         "| trixie | RabbitMQ 4.0.5, PHP 8.4.11 | set-up | works | 61 |",
         "| trixie | RabbitMQ 4.0.5, PHP 8.4.11 | chaos | exit code 1: 1 failed in 2.0s | 200 |",
     ]
-    assert document([trixie]) == [
+    assert documents([trixie]) == [
         {
             "suite": "trixie",
             "versions": {"RabbitMQ": "4.0.5", "PHP": "8.4.11"},

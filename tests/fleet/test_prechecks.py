@@ -25,7 +25,7 @@ def installed(fleet: Fleet, name: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "error"),
     [
         ({"expect": "production"}, "this inventory is fleet, not production"),
         ({"newsfabric_secret": ""}, "newsfabric_secret is missing or short"),
@@ -41,18 +41,18 @@ def installed(fleet: Fleet, name: str) -> bool:
     ],
 )  # fmt: skip
 def test_a_precheck_names_what_is_wrong_and_changes_nothing(
-    fleet: Fleet, wrong: dict[str, object], said: str
+    fleet: Fleet, wrong: dict[str, object], error: str
 ) -> None:
     done = played(fleet, "site.yml", "--extra-vars", json.dumps(wrong))
 
     assert done.returncode != 0
-    assert said in done.stdout
+    assert error in done.stdout
     assert sum(changes(done).values()) == 0
     assert not any(installed(fleet, machine.name) for machine in machines_of(6))
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("facts", "error"),
     [
         (
             "echo 'production oregon core' > /etc/newsfabric/place",
@@ -65,14 +65,14 @@ def test_a_precheck_names_what_is_wrong_and_changes_nothing(
     ],
 )
 def test_a_machine_of_another_fabric_or_of_a_later_release_is_left_alone(
-    fleet: Fleet, found: str, said: str
+    fleet: Fleet, facts: str, error: str
 ) -> None:
-    on(fleet, "oregon-core-1", f"mkdir -p /etc/newsfabric /opt/newsfabric && {found}")
+    on(fleet, "oregon-core-1", f"mkdir -p /etc/newsfabric /opt/newsfabric && {facts}")
 
     done = played(fleet, "site.yml", "--extra-vars", "go_back=true")
 
     assert done.returncode != 0
-    assert said in done.stdout
+    assert error in done.stdout
     assert sum(changes(done).values()) == 0
 
 
@@ -85,12 +85,12 @@ def test_one_run_names_all_that_is_wrong_on_all_machines(fleet: Fleet) -> None:
     done = played(fleet, "precheck.yml")
 
     assert done.returncode != 0
-    for said in (
+    for name in (
         'oregon-core-1 is already "staging oregon core"',
         "on oregon-core-1 localhost is no name that resolves",
         "on oregon-retail-2 localhost is no name that resolves",
     ):
-        assert done.stdout.count(said) == 1
+        assert done.stdout.count(name) == 1
     assert "on oregon-retail-1 localhost" not in done.stdout
     assert sum(changes(done).values()) == 0
 

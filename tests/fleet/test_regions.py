@@ -16,7 +16,7 @@ from fleet.fleet import Fleet
 from fleet.playbooks import INVENTORY, PLAYBOOKS, command, environment
 from tests.fleet.conftest import fabric_in
 from tests.fleet.fabrics import (
-    Crowd,
+    FleetCrowd,
     boxes,
     changes,
     headlines,
@@ -49,7 +49,7 @@ def test_a_region_is_emptied_and_comes_back_and_readers_miss_nothing(fleet: Flee
     assert "tokyo hands over to oregon what isn't gold" in refused.stdout
     assert sum(changes(refused).values()) == 0
 
-    with Crowd(fleet, ("dublin", "oregon"), readers=200, per_second=5, amqp=True) as crowd:
+    with FleetCrowd(fleet, ("dublin", "oregon"), readers=200, per_second=5, amqp=True) as crowd:
         plays(fleet, "evacuate-region.yml", "--extra-vars", "region=dublin")
         assert "inactive" in on(fleet, "dublin-core-1", "systemctl is-active rabbitmq-server")
         assert boxes(fleet, "oregon") == 2
@@ -74,13 +74,13 @@ def test_a_message_of_before_is_read_in_a_new_store(fleet: Fleet, tmp_path: Path
     headline = f"kept at {time.time()}"
     assert publish(fleet, headline) == 201
     backup = tmp_path / "a-backup"
-    told = ("--extra-vars", f"backup={backup}")
-    plays(fleet, "backup.yml", *told)
+    options = ("--extra-vars", f"backup={backup}")
+    plays(fleet, "backup.yml", *options)
     assert sorted(path.name for path in backup.iterdir()) == [
         "SHA256SUMS",
         "oregon-store-1.tar.gz",
     ]
-    assert set(changes(plays(fleet, "backup.yml", *told)).values()) == {0}
+    assert set(changes(plays(fleet, "backup.yml", *options)).values()) == {0}
 
     stores = ["oregon-store-1", "dublin-store-1"]
     fleet.pull_plug(stores)
@@ -91,12 +91,12 @@ def test_a_message_of_before_is_read_in_a_new_store(fleet: Fleet, tmp_path: Path
     archive = backup / "oregon-store-1.tar.gz"
     whole = archive.read_bytes()
     archive.write_bytes(whole[:-1])
-    torn = played(fleet, "restore.yml", *told)
+    torn = played(fleet, "restore.yml", *options)
     assert torn.returncode != 0
     assert sum(changes(torn).values()) == 0
     archive.write_bytes(whole)
 
-    plays(fleet, "restore.yml", *told)
+    plays(fleet, "restore.yml", *options)
     for region in ("oregon", "dublin"):
         assert headline in headlines(fleet, region)
 

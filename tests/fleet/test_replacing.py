@@ -18,7 +18,7 @@ from fleet import access
 from fleet.fleet import Fleet
 from fleet.playbooks import INVENTORY, PLAYBOOKS, command, environment
 from tests.fleet.conftest import fabric_in
-from tests.fleet.fabrics import Crowd, changes, headlines, on, played, plays, publish, until
+from tests.fleet.fabrics import FleetCrowd, changes, headlines, on, played, plays, publish, until
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
 
@@ -76,7 +76,7 @@ def test_a_setting_that_changes_restarts_brokers_and_stores_one_after_the_other(
         "newsfabric_rabbitmq_disk_free=60MB newsfabric_cassandra_heap_mib=400",
     )
     # Brokers of boxes too: a broker that is away for over ten seconds makes its readers move.
-    with Crowd(fleet, ("oregon", "dublin"), readers=200, per_second=5) as crowd:
+    with FleetCrowd(fleet, ("oregon", "dublin"), readers=200, per_second=5) as crowd:
         plays(fleet, "site.yml", *changed)
     assert crowd.missed_nothing, crowd.report
     assert apart([away(fleet, name, "rabbitmq-server") for name in CORES])
@@ -90,7 +90,7 @@ def test_all_is_restarted_and_readers_miss_nothing(fleet: Fleet) -> None:
     assert sum(changes(nothing).values()) == 0
 
     before = [away(fleet, name, "rabbitmq-server") for name in CORES]
-    with Crowd(fleet, ("oregon", "dublin"), readers=200, per_second=5) as crowd:
+    with FleetCrowd(fleet, ("oregon", "dublin"), readers=200, per_second=5) as crowd:
         plays(fleet, "rolling-restart.yml", "--limit", "oregon")
     assert crowd.missed_nothing, crowd.report
     after = [away(fleet, name, "rabbitmq-server") for name in CORES]
@@ -104,7 +104,7 @@ def test_a_core_node_that_lost_its_disk_is_replaced(fleet: Fleet) -> None:
     assert "oregon-core-1 has its broker's data still, so it isn't lost" in alive.stdout
     assert sum(changes(alive).values()) == 0
 
-    with Crowd(fleet, ("oregon", "dublin"), readers=200, per_second=5) as crowd:
+    with FleetCrowd(fleet, ("oregon", "dublin"), readers=200, per_second=5) as crowd:
         fleet.pull_plug(["oregon-core-1"])
         fleet.boot(["oregon-core-1"], new=True)
         plays(fleet, "replace-core-node.yml", *node)
@@ -151,7 +151,7 @@ def test_a_store_node_is_not_replaced_while_another_of_its_data_centre_is_down(
 
 
 def test_secrets_are_rotated_under_load_also_by_a_run_that_was_interrupted(fleet: Fleet) -> None:
-    with Crowd(fleet, ("oregon", "dublin"), readers=200, per_second=5) as crowd:
+    with FleetCrowd(fleet, ("oregon", "dublin"), readers=200, per_second=5) as crowd:
         access.renew_secret(fleet.folders)
         refused = played(fleet, "site.yml")
         assert "has the passwords of another newsfabric_secret" in refused.stdout

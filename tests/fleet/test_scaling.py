@@ -17,7 +17,7 @@ import pytest
 from fleet.fleet import Fleet
 from fleet.folders import CHECKOUT
 from fleet.plan import machine
-from tests.fleet.fabrics import Crowd, boxes, changes, on, plays, until
+from tests.fleet.fabrics import FleetCrowd, boxes, changes, on, plays, until
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
 
@@ -38,9 +38,9 @@ def scaler(fleet: Fleet, folder: Path) -> Iterator[Callable[[], list[str]]]:
     The function that it yields returns the fleet's boxes while the scaler runs.
     """
     fabric = folder / "fabric.json"
-    said = on(fleet, "oregon-core-1", "cat /etc/newsfabric/fabric.json")
+    output = on(fleet, "oregon-core-1", "cat /etc/newsfabric/fabric.json")
     # Machines know each other's names; this machine doesn't.
-    fabric.write_text(re.sub(r"(?<=//)[a-z]+-[a-z]+-\d+", lambda m: machine(m[0]).address, said))
+    fabric.write_text(re.sub(r"(?<=//)[a-z]+-[a-z]+-\d+", lambda m: machine(m[0]).address, output))
     secret = fleet.folders.secret.read_text().strip()
     password = folder / "password"
     password.write_text(hashlib.sha256(f"{secret}:scaler.oregon".encode()).hexdigest())
@@ -78,13 +78,13 @@ def test_a_box_is_booted_for_a_crowd_and_drained_after_it(fleet: Fleet, tmp_path
     assert boxes(fleet, "oregon") == 2
     with scaler(fleet, tmp_path) as members:
         # 150 readers are more than 2 · 70.
-        with Crowd(fleet, ("oregon", "oregon"), readers=150, per_second=5) as crowd:
+        with FleetCrowd(fleet, ("oregon", "oregon"), readers=150, per_second=5) as crowd:
             until("a machine more", lambda: "oregon-retail-3" in members())
             until("readers are sent there", lambda: boxes(fleet, "oregon") == 3)
         assert crowd.noticed_nothing, crowd.report
 
         # Readers are on all three boxes, so some of them have to move.
-        with Crowd(fleet, ("oregon", "oregon"), readers=60, per_second=5) as few:
+        with FleetCrowd(fleet, ("oregon", "oregon"), readers=60, per_second=5) as few:
             until("a machine less", lambda: len(members()) == 2, 600)
         assert few.missed_nothing, few.report
         assert 0 < few.report["left"] < 60

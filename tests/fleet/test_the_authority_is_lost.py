@@ -14,7 +14,7 @@ from fleet import access
 from fleet.fleet import Fleet
 from fleet.plan import machines_of
 from tests.fleet.conftest import SUITE, fleet_in
-from tests.fleet.fabrics import Crowd, changes, on, played, plays, publish
+from tests.fleet.fabrics import FleetCrowd, changes, on, played, plays, publish
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
 
@@ -27,8 +27,8 @@ def certs(fleet: Fleet, *words: str) -> None:
 
 def trusted(fleet: Fleet, name: str) -> list[x509.Certificate]:
     """Return the authorities that a machine trusts."""
-    said = on(fleet, name, "cat /etc/newsfabric/tls/ca.pem")
-    return x509.load_pem_x509_certificates(said.encode())
+    output = on(fleet, name, "cat /etc/newsfabric/tls/ca.pem")
+    return x509.load_pem_x509_certificates(output.encode())
 
 
 def look_again(fleet: Fleet) -> None:
@@ -61,7 +61,7 @@ def test_another_authority_takes_the_place_of_one_that_is_lost_with_its_folder(
         look_again(fleet)
         assert len(trusted(fleet, "oregon-store-1")) == 2
         # Its publisher trusts both from the start, as all have to before the next step.
-        with Crowd(fleet, ("oregon",), readers=200, per_second=5) as crowd:
+        with FleetCrowd(fleet, ("oregon",), readers=200, per_second=5) as crowd:
             certs(fleet, "rotate", "sign")
             certs(fleet, "renew")
             plays(fleet, "site.yml")

@@ -51,7 +51,7 @@ def test_a_headline_comes_to_a_browser_over_https(three: Three) -> None:
     headline = f"It works at {time.time()}"
     assert [three.published(letter, headline) for letter in CARRIED] == [201, 201, 201]
     assert headline in three.headlines("a")
-    assert "<title>The newest headlines" in three.said("a", "/")
+    assert "<title>The newest headlines" in three.fetch("a", "/")
 
 
 @pytest.mark.parametrize("lost", CARRIED)
@@ -76,7 +76,7 @@ def test_any_machine_is_lost_and_every_reader_has_everything(three: Three, lost:
 @pytest.mark.parametrize("host", ["oregon-core-1", "oregon-store-1", "oregon-client-1"])
 def test_a_host_moves_to_a_fourth_machine_and_no_reader_notices(three: Three, host: str) -> None:
     three.fleet.boot([name_of("d")], new=False, suite=SUITE)
-    three.tell(MACHINES)
+    three.set_machines(MACHINES)
     three.move(host, "d")
     refused = three.played("machines.yml")
     assert f"a has {host}, for which the inventory names another machine" in refused.stdout

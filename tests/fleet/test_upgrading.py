@@ -15,7 +15,7 @@ import pytest
 from fleet.fleet import Fleet
 from fleet.image import SUITES
 from tests.fleet.conftest import SUITE, fabric_in
-from tests.fleet.fabrics import Crowd, changes, on, played, plays
+from tests.fleet.fabrics import FleetCrowd, changes, on, played, plays
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
 
@@ -48,7 +48,7 @@ def test_each_broker_of_a_region_is_replaced_and_readers_miss_nothing(fleet: Fle
     assert sum(changes(nobody).values()) == 0
 
     before = {name: identity(fleet, name) for name in BROKERS}
-    with Crowd(fleet, OREGON, readers=200, per_second=5, amqp=True) as crowd:
+    with FleetCrowd(fleet, OREGON, readers=200, per_second=5, amqp=True) as crowd:
         plays(fleet, "upgrade-rabbitmq.yml", "--extra-vars", "node=oregon")
     assert crowd.missed_nothing, crowd.report
     after = {name: identity(fleet, name) for name in BROKERS}
@@ -75,7 +75,7 @@ def test_each_machine_of_a_region_moves_to_another_debian_and_back(
         pytest.skip(f"there is no image of {suite}: `python -m fleet image --suite {suite}`")
     if suite == "sid" and not Path("/sys/fs/cgroup/cgroup.controllers").exists():
         pytest.skip("sid's systemd doesn't boot on this machine, which has cgroups of version 1")
-    with Crowd(fleet, OREGON, READERS, per_second=0.5, topics=10, amqp=True) as crowd:
+    with FleetCrowd(fleet, OREGON, READERS, per_second=0.5, topics=10, amqp=True) as crowd:
         begins_anew(fleet, "oregon-core-1", suite)
         plays(fleet, "replace-core-node.yml", "--extra-vars", "node=oregon-core-1")
         begins_anew(fleet, "oregon-client-1", suite)
@@ -83,7 +83,7 @@ def test_each_machine_of_a_region_moves_to_another_debian_and_back(
     # The boxes of these readers weren't touched.
     assert crowd.noticed_nothing, crowd.report
     logger.info("client and core to %s: %s", suite, crowd.report)
-    with Crowd(fleet, OREGON, READERS, per_second=0.5, topics=10, amqp=True) as crowd:
+    with FleetCrowd(fleet, OREGON, READERS, per_second=0.5, topics=10, amqp=True) as crowd:
         for box in BOXES:
             plays(fleet, "drain-retail.yml", "--limit", box)
             begins_anew(fleet, box, suite)

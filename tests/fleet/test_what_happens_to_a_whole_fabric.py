@@ -17,7 +17,7 @@ from fleet import access
 from fleet.fleet import Fleet
 from tests.fleet.conftest import fabric_in
 from tests.fleet.fabrics import (
-    Crowd,
+    FleetCrowd,
     asked,
     boxes,
     changes,
@@ -54,7 +54,7 @@ def test_a_region_more_has_all_and_nobody_notices(fleet: Fleet) -> None:
     assert publish(fleet, "before there was a dublin") == 201
     until("it is there", lambda: "before there was a dublin" in headlines(fleet, "oregon"), 60.0)
     fleet.boot(DUBLIN, new=False)
-    with Crowd(fleet, ("oregon",), readers=200, per_second=5) as crowd:
+    with FleetCrowd(fleet, ("oregon",), readers=200, per_second=5) as crowd:
         plays(fleet, "site.yml")
     assert crowd.noticed_nothing, crowd.report
     assert "before there was a dublin" in headlines(fleet, "dublin")
@@ -65,7 +65,7 @@ def test_a_region_more_has_all_and_nobody_notices(fleet: Fleet) -> None:
 
 
 def test_a_region_is_taken_away_and_its_readers_go_on_elsewhere(fleet: Fleet) -> None:
-    with Crowd(fleet, ("dublin", "oregon"), readers=200, per_second=5, amqp=True) as crowd:
+    with FleetCrowd(fleet, ("dublin", "oregon"), readers=200, per_second=5, amqp=True) as crowd:
         plays(fleet, "evacuate-region.yml", "--extra-vars", "region=dublin")
         less = json.dumps({"newsfabric_regions": ["oregon"], "fewer_replicas": True})
         plays(fleet, "site.yml", "--limit", "all:!dublin", "--extra-vars", less)
@@ -98,6 +98,6 @@ def test_all_is_made_anew_of_a_backup_and_the_inventory(fleet: Fleet, tmp_path: 
     found = headlines(fleet, "oregon")
     assert "before all was lost" in found
     assert "after the backup" not in found
-    with Crowd(fleet, ("oregon",), readers=50, per_second=5) as crowd:
+    with FleetCrowd(fleet, ("oregon",), readers=50, per_second=5) as crowd:
         pass
     assert crowd.noticed_nothing, crowd.report

@@ -19,7 +19,7 @@ from fleet.image import mount_overlay, unmount
 from fleet.plan import machine
 from fleet.playbooks import ANSIBLE, PLAYBOOKS, command, environment
 from operations.certificates.folder import opened
-from tests.fleet.fabrics import TOPIC, Crowd, played_on, plays_on, trusting
+from tests.fleet.fabrics import TOPIC, FleetCrowd, played_on, plays_on, trusting
 
 EXAMPLE: Final = ANSIBLE / "inventories/three-machines"
 SITE: Final = "news.example.com"
@@ -79,14 +79,14 @@ class Three:
             f'    UserKnownHostsFile "{self._folder / "known_hosts"}"\n'
             + folders.ssh_config.read_text()
         )
-        self.tell(CARRIED)
+        self.set_machines(CARRIED)
 
-    def tell(self, letters: Sequence[str]) -> None:
+    def set_machines(self, letters: Sequence[str]) -> None:
         """Write the machines, and all else that the example leaves open."""
         folders = self.fleet.folders
         secret = folders.secret.read_text().strip()
         own = f"-F {self._folder / 'ssh_config'}"
-        told = _SMALL | {
+        variables = _SMALL | {
             "newsfabric_machines": {
                 letter: {
                     "address": machine(name_of(letter)).address,
@@ -114,7 +114,7 @@ class Three:
             # Hosts of two fleets have the same addresses.
             "ansible_control_path": f"%(directory)s/{folders.namespace}-%%h",
         }
-        (self._folder / "told.yml").write_text(yaml.safe_dump(told))
+        (self._folder / "told.yml").write_text(yaml.safe_dump(variables))
 
     def move(self, host: str, letter: str) -> None:
         """Name another machine for a host in the inventory."""
@@ -134,11 +134,11 @@ class Three:
     def on(self, host: str, words: str) -> str:
         """Return the output of a command on a host, whether it fails or not; empty after 60 s."""
         inventory: dict[str, Any] = yaml.safe_load(self.inventory.read_text())
-        told = inventory["all"]["children"]["oregon"]["hosts"][host]
-        jump = machine(name_of(told["machine"])).address
+        variables = inventory["all"]["children"]["oregon"]["hosts"][host]
+        jump = machine(name_of(variables["machine"])).address
         line = (
             *("ssh", "-F", str(self._folder / "ssh_config"), "-o", "ProxyUseFdpass=no"),
-            *("-J", f"root@{jump}", f"root@{told['ansible_host']}", words),
+            *("-J", f"root@{jump}", f"root@{variables['ansible_host']}", words),
         )
         try:
             done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
@@ -152,15 +152,15 @@ class Three:
         named = ("unshare", "--mount", "sh", "-c", script, str(self._folder / "hosts"))
         return self.fleet.network.within(*named, *words)
 
-    def said(self, letter: str, path: str, *options: str, told: str = "") -> str:
+    def fetch(self, letter: str, path: str, *options: str, headers: str = "") -> str:
         """Return the https reply of one machine to a path of the site; empty without a reply.
 
-        ``told`` are headers, which aren't in the command line.
+        ``headers`` are their lines, which aren't in the command line.
         """
         words = ("curl", "--silent", "--max-time", "20", "--header", "@-", *options)
         done = subprocess.run(
             self.within(*words, f"https://{letter}.{SITE}{path}"),
-            input=told,
+            input=headers,
             env=trusting(self.fleet),
             capture_output=True,
             text=True,
@@ -171,20 +171,20 @@ class Three:
 
     def boxes(self, letter: str) -> int:
         """Return the number of boxes that the machine's frontdesk sends readers to."""
-        said = self.said(letter, "/endpoints.json")
-        return len(json.loads(said)["gateways"]) if said.startswith("{") else 0
+        document = self.fetch(letter, "/endpoints.json")
+        return len(json.loads(document)["gateways"]) if document.startswith("{") else 0
 
     def headlines(self, letter: str) -> list[str]:
         """Return the last messages' headlines that a machine's frontdesk finds in the store."""
-        found = json.loads(self.said(letter, f"/history?topic={TOPIC}&limit=100"))
+        found = json.loads(self.fetch(letter, f"/history?topic={TOPIC}&limit=100"))
         return [message["body"].get("headline", "") for message in found["messages"]]
 
     def published(self, letter: str, headline: str) -> int:
         """Publish over HTTP at a machine; return the status: 201 is a receipt."""
-        told = f"X-API-Key: {access.api_key(self.fleet.folders)}\nContent-Type: application/json"
+        headers = f"X-API-Key: {access.api_key(self.fleet.folders)}\nContent-Type: application/json"
         message = json.dumps({"topic": TOPIC, "body": {"headline": headline}})
         only = ("--output", "/dev/null", "--write-out", "%{http_code}")
-        return int(self.said(letter, "/publish", *only, "--data", message, told=told))
+        return int(self.fetch(letter, "/publish", *only, "--data", message, headers=headers))
 
     def disks(self, letter: str) -> set[str]:
         """Return the hosts whose disks a machine has."""
@@ -192,19 +192,19 @@ class Three:
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
         return set(done.stdout.split())
 
-    def crowd(self, *, readers: int, per_second: float, first: str = "a") -> Crowd:
+    def crowd(self, *, readers: int, per_second: float, first: str = "a") -> FleetCrowd:
         """Return readers over https, which reconnect elsewhere, and a publisher over AMQP that
         waits for each receipt; both begin at the machine ``first``."""
         letters = sorted(CARRIED, key=lambda letter: letter != first)
         user = f"{access.PUBLISHER}:{self._password}"
         urls = ",".join(f"amqps://{user}@{letter}.{SITE}:5671/%2F" for letter in letters)
-        return Crowd(
+        return FleetCrowd(
             self.fleet,
             ("oregon",),
             readers=readers,
             per_second=per_second,
             amqp=True,
-            desks=tuple(f"https://{letter}.{SITE}" for letter in letters),
+            frontdesks=tuple(f"https://{letter}.{SITE}" for letter in letters),
             amqp_urls=urls,
             within=self.within,
         )
@@ -215,23 +215,23 @@ class Three:
         return urls[0].partition("://")[2].partition("@")[0].partition(":")[2]
 
     def _words(self, name: str, *options: str) -> list[str]:
-        told = ("--extra-vars", f"@{self._folder / 'told.yml'}", *options)
-        return command(PLAYBOOKS / name, self.inventory, told)
+        variables = ("--extra-vars", f"@{self._folder / 'told.yml'}", *options)
+        return command(PLAYBOOKS / name, self.inventory, variables)
 
     def _certify(self) -> None:
         now = datetime.datetime.now(datetime.UTC)
         inventory: dict[str, Any] = yaml.safe_load(self.inventory.read_text())
         hosts = inventory["all"]["children"]["oregon"]["hosts"]
-        desks = [f"{letter}.{SITE}" for letter in MACHINES]
-        of_site = [SITE, *desks, *(f"readers-{desk}" for desk in desks)]
+        frontdesks = [f"{letter}.{SITE}" for letter in MACHINES]
+        of_site = [SITE, *frontdesks, *(f"readers-{frontdesk}" for frontdesk in frontdesks)]
         with opened(self.fleet.folders.certs) as certificates:
             certificates.init("fleet", now=now, lifetime=_LIFETIME)
             for names in (
                 of_site,
                 # Publishers reach client nodes by the machines' names.
                 *(
-                    [host, told["ansible_host"], *(desks if "-client-" in host else [])]
-                    for host, told in hosts.items()
+                    [host, variables["ansible_host"], *(frontdesks if "-client-" in host else [])]
+                    for host, variables in hosts.items()
                 ),
             ):
                 both = "-store-" in names[0]

@@ -67,6 +67,6 @@ async def test_a_revoked_user_is_out(
 
 async def _carry(cluster: CoreCluster, box: StubBroker) -> None:
     while True:
-        for message in cluster.broker.take(cluster.taps["postoffice"]):
+        for message in cluster.broker.pop_messages(cluster.taps["postoffice"]):
             box.publish("postoffice", message)
         await asyncio.sleep(0.005)

@@ -27,7 +27,7 @@ FULL = (
 )
 
 
-class Page(tornado.web.RequestHandler):
+class PartialPage(tornado.web.RequestHandler):
     def get(self, part: str) -> None:
         self.finish(ANSWER[: len(ANSWER) // int(part or 1)])
 
@@ -35,7 +35,7 @@ class Page(tornado.web.RequestHandler):
 @contextlib.asynccontextmanager
 async def served(**options: Any) -> AsyncIterator[tuple[TakingServer, int]]:
     """Yield a server whose page has 8 MiB, or so many times less (``/2``), and its port."""
-    pages = tornado.web.Application([("/(.*)", Page)], log_function=lambda _: None)
+    pages = tornado.web.Application([("/(.*)", PartialPage)], log_function=lambda _: None)
     server = TakingServer(pages, **options)
     listening = socket.create_server(("127.0.0.1", 0))
     listening.setblocking(False)

@@ -110,13 +110,13 @@ class RouterStore:
     async def change_log(self, row: DirectoryRow) -> bool:
         return await self._change(self._region.change_log, row)
 
-    async def _change(self, change: Callable[[Any], Any], told: Any) -> bool:
+    async def _change(self, change: Callable[[Any], Any], value: Any) -> bool:
         fate = self._dice.choice(["done"] * 6 + ["refused", "unanswered", "slow"])
         if self.directory_is_away or fate == "refused":
             raise StoreUnavailable("away")
         if fate == "slow":
             await asyncio.sleep(self._dice.uniform(0.0, 4.0))
-        changed: bool = await change(told)
+        changed: bool = await change(value)
         if fate == "unanswered":
             raise StoreUnavailable("no answer")
         return changed
@@ -278,10 +278,10 @@ async def confirmed() -> AsyncIterator[list[tuple[Place, int]]]:
         yield found
 
 
-async def lost(fabric: RouterFabric, told: list[tuple[Place, int]]) -> list[Place]:
+async def lost(fabric: RouterFabric, places: list[tuple[Place, int]]) -> list[Place]:
     """End all; return the numbers that receipts reported as routed and that their logs lack."""
     await fabric.end()
-    return [place for place, identity in told if not await fabric.is_kept(place, identity)]
+    return [place for place, identity in places if not await fabric.is_kept(place, identity)]
 
 
 @given(seed=st.integers(0, 2**32))
@@ -290,11 +290,11 @@ def test_l1_what_was_confirmed_to_its_publisher_is_a_message_within_its_log(seed
     async def history() -> None:
         dice = random.Random(seed)
         fabric = RouterFabric(dice)
-        async with confirmed() as told:
+        async with confirmed() as receipts:
             await fabric.open()
             for _ in range(dice.randrange(60)):
                 await take(fabric, dice.choice(DEEDS), dice)
-            assert await lost(fabric, told) == []
+            assert await lost(fabric, receipts) == []
 
     run(history(), began=EPOCH / 1000)
 
@@ -304,13 +304,13 @@ def test_l1_a_router_that_cant_write_the_directory_confirms_nothing_beyond_the_e
 
     async def history() -> None:
         fabric = RouterFabric(random.Random(1))
-        async with confirmed() as told:
+        async with confirmed() as receipts:
             await fabric.open()
             await asyncio.sleep(5.0)
             _, way = fabric.lives[0]
             way.directory_is_away = True
             await fabric.wait(120.0)
-            assert told != []
-            assert await lost(fabric, told) == []
+            assert receipts != []
+            assert await lost(fabric, receipts) == []
 
     run(history(), began=EPOCH / 1000)

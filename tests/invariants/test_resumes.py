@@ -218,14 +218,16 @@ class MovingReaders:
         keep, topics = dice.choice([1, 2, 4, 50]), dice.choice([1, 20])
         self.here = LateGateway(self.record, dice, keep=keep, topics=topics)
         rows = dice.choice([3, 1_000, 1_000])
-        told = GatewaySettings(name="box", region="oregon", resume_rows=rows)
+        settings = GatewaySettings(name="box", region="oregon", resume_rows=rows)
         self._tasks: set[asyncio.Task[None]] = set()
-        archive = Archive(cast("Store", self.record), told)
+        archive = Archive(cast("Store", self.record), settings)
         self._resumes = Resumes(
             hub=self.here.hub,
             archive=archive,
-            rewinds=Rewinds(hub=self.here.hub, archive=archive, settings=told, spawn=self._spawn),
-            settings=told,
+            rewinds=Rewinds(
+                hub=self.here.hub, archive=archive, settings=settings, spawn=self._spawn
+            ),
+            settings=settings,
             spawn=self._spawn,
             now=lambda: time.time(),
             clock=lambda: time.monotonic(),
@@ -290,14 +292,14 @@ def test_l4_who_is_told_that_nothing_is_missing_has_or_is_given_all_that_is_past
 
 def test_l4_most_readers_are_told_so() -> None:
     """Otherwise the property above would prove nothing."""
-    told: list[bool] = []
+    seen: list[bool] = []
 
     async def history(seed: int) -> None:
-        told.append((await MovingReaders(random.Random(seed)).comes()).recovered)
+        seen.append((await MovingReaders(random.Random(seed)).comes()).recovered)
 
     for seed in range(60):
         run(history(seed), began=NOW)
-    assert 30 < sum(told) < 60
+    assert 30 < sum(seen) < 60
 
 
 async def test_l4_who_has_a_void_copy_alone_is_given_the_other_one_that_is_past() -> None:
@@ -324,13 +326,13 @@ async def test_l4_who_has_a_void_copy_alone_is_given_the_other_one_that_is_past(
     hub = Hub(TopicTable([TopicPolicy(pattern="news.*", keep=4, ttl=86_400.0)]), here)
     next(known for known in here if known.log == dead).note_may_end_void(1)
     assert hub.offer(void, NOW) is not None
-    told = GatewaySettings(name="box", region="oregon")
-    archive = Archive(cast("Store", record), told)
+    settings = GatewaySettings(name="box", region="oregon")
+    archive = Archive(cast("Store", record), settings)
     resumes = Resumes(
         hub=hub,
         archive=archive,
-        rewinds=Rewinds(hub=hub, archive=archive, settings=told, spawn=asyncio.create_task),
-        settings=told,
+        rewinds=Rewinds(hub=hub, archive=archive, settings=settings, spawn=asyncio.create_task),
+        settings=settings,
         spawn=asyncio.create_task,
         now=lambda: NOW,
     )
@@ -360,13 +362,13 @@ async def test_l4_a_copy_that_came_after_a_read_counts_when_its_message_is_forgo
     here = Logs(int(NOW * 1000))
     here.begin([DirectoryRow(dead), DirectoryRow(past)], now=NOW)
     hub = Hub(TopicTable([TopicPolicy(pattern="news.*", keep=2, ttl=86_400.0)]), here)
-    told = GatewaySettings(name="box", region="oregon")
-    archive = Archive(cast("Store", record), told)
+    settings = GatewaySettings(name="box", region="oregon")
+    archive = Archive(cast("Store", record), settings)
     resumes = Resumes(
         hub=hub,
         archive=archive,
-        rewinds=Rewinds(hub=hub, archive=archive, settings=told, spawn=asyncio.create_task),
-        settings=told,
+        rewinds=Rewinds(hub=hub, archive=archive, settings=settings, spawn=asyncio.create_task),
+        settings=settings,
         spawn=asyncio.create_task,
         now=lambda: NOW,
     )

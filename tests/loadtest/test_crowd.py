@@ -40,7 +40,7 @@ def program() -> Path:
     return ROOT / "target" / "debug" / "newsfabric-crowd"
 
 
-class Fabric:
+class PushingFabric:
     """A frontdesk and a gateway on one port, which pushes messages when the test says so."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Fabric:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def running(cls) -> AsyncIterator[Fabric]:
+    async def running(cls) -> AsyncIterator[PushingFabric]:
         fabric = cls()
         async with serve(
             fabric._serve, "127.0.0.1", 0, process_request=fabric._answer, compression=None
@@ -121,7 +121,7 @@ class Fabric:
             self.readers.remove(connection)
 
 
-class Crowd(Program):
+class CrowdProgram(Program):
     """The program, and the sums of its reports."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -134,7 +134,7 @@ class Crowd(Program):
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def running(cls, program: Path, fabric: Fabric) -> AsyncIterator[Crowd]:
+    async def running(cls, program: Path, fabric: PushingFabric) -> AsyncIterator[CrowdProgram]:
         words = ["--frontdesks", f"http://127.0.0.1:{fabric.port}", "--topics", TOPIC]
         async with started([str(program), *words]) as process:
             yield cls(process)
@@ -154,7 +154,7 @@ class Crowd(Program):
                 assert not over.keys() - NOW, f"{over} instead of {counts}"
                 await asyncio.sleep(0.02)
 
-    async def census(self, fabric: Fabric, *, owed_until: float = 60.0) -> Census:
+    async def census(self, fabric: PushingFabric, *, owed_until: float = 60.0) -> Census:
         """Return the census of all readers. All messages from the first on are owed to each, even
         to a late one, until ``owed_until`` seconds from now."""
         until = time.time_ns() + round(owed_until * SECOND)
@@ -167,7 +167,7 @@ class Crowd(Program):
 async def test_what_is_lost_or_doubled_is_counted_and_what_comes_again_after_a_cut_is_a_repeat(
     program: Path,
 ) -> None:
-    async with Fabric.running() as fabric, Crowd.running(program, fabric) as crowd:
+    async with PushingFabric.running() as fabric, CrowdProgram.running(program, fabric) as crowd:
         await crowd.ask("readers 3 1000")
         await crowd.has(present=3)
         for n in (0, 1, 1):
@@ -188,7 +188,7 @@ async def test_what_is_lost_or_doubled_is_counted_and_what_comes_again_after_a_c
 
 
 async def test_a_repeat_under_another_identity_is_doubled(program: Path) -> None:
-    async with Fabric.running() as fabric, Crowd.running(program, fabric) as crowd:
+    async with PushingFabric.running() as fabric, CrowdProgram.running(program, fabric) as crowd:
         await crowd.ask("readers 1 1000")
         await crowd.has(present=1)
         await fabric.push(0)
@@ -202,7 +202,7 @@ async def test_a_repeat_under_another_identity_is_doubled(program: Path) -> None
 async def test_a_storm_cuts_all_at_once_and_all_come_back_from_where_they_were(
     program: Path,
 ) -> None:
-    async with Fabric.running() as fabric, Crowd.running(program, fabric) as crowd:
+    async with PushingFabric.running() as fabric, CrowdProgram.running(program, fabric) as crowd:
         await crowd.ask("readers 40 1000")
         await crowd.has(present=40)
         await fabric.push(0)
@@ -222,7 +222,7 @@ async def test_a_storm_cuts_all_at_once_and_all_come_back_from_where_they_were(
 async def test_who_is_sent_no_frame_of_a_gateway_counts_it_and_comes_back(
     program: Path, raw: bytes
 ) -> None:
-    async with Fabric.running() as fabric, Crowd.running(program, fabric) as crowd:
+    async with PushingFabric.running() as fabric, CrowdProgram.running(program, fabric) as crowd:
         await crowd.ask("readers 1 1000")
         await crowd.has(present=1)
         await fabric.write(raw)
@@ -237,7 +237,7 @@ async def test_who_is_sent_away_comes_back_unless_told_not_to(
 ) -> None:
     push = {"type": "disconnect", "code": code, "reconnect": reconnect, "retry_after_ms": 5}
     text = json.dumps(push, separators=(",", ":")).encode()
-    async with Fabric.running() as fabric, Crowd.running(program, fabric) as crowd:
+    async with PushingFabric.running() as fabric, CrowdProgram.running(program, fabric) as crowd:
         await crowd.ask("readers 2 1000")
         await crowd.has(present=2)
         for reader in fabric.readers:
@@ -250,7 +250,7 @@ async def test_who_is_sent_away_comes_back_unless_told_not_to(
 async def test_readers_go_when_fewer_are_wanted_and_what_they_had_stays_in_the_books(
     program: Path,
 ) -> None:
-    async with Fabric.running() as fabric, Crowd.running(program, fabric) as crowd:
+    async with PushingFabric.running() as fabric, CrowdProgram.running(program, fabric) as crowd:
         await crowd.ask("readers 10 1000")
         await crowd.has(present=10)
         await fabric.push(0)
@@ -266,7 +266,7 @@ async def test_readers_go_when_fewer_are_wanted_and_what_they_had_stays_in_the_b
 
 
 async def test_a_delay_counts_from_when_a_message_was_to_be_published(program: Path) -> None:
-    async with Fabric.running() as fabric, Crowd.running(program, fabric) as crowd:
+    async with PushingFabric.running() as fabric, CrowdProgram.running(program, fabric) as crowd:
         await crowd.ask("readers 5 1000")
         await crowd.has(present=5)
         await fabric.push(0, held_up=3600.0)
@@ -280,7 +280,7 @@ async def test_a_delay_counts_from_when_a_message_was_to_be_published(program: P
 
 
 async def test_a_frontdesk_on_loopback_leads_nobody_elsewhere(program: Path) -> None:
-    async with Fabric.running() as fabric, Crowd.running(program, fabric) as crowd:
+    async with PushingFabric.running() as fabric, CrowdProgram.running(program, fabric) as crowd:
         fabric.leads_to = "ws://192.0.2.1:80/websocket"
         await crowd.ask("readers 1 1000")
         while not crowd.report or not crowd.report["foreign"]:
@@ -289,7 +289,7 @@ async def test_a_frontdesk_on_loopback_leads_nobody_elsewhere(program: Path) -> 
 
 
 async def test_who_says_what_is_no_command_is_told(program: Path) -> None:
-    async with Fabric.running() as fabric, Crowd.running(program, fabric) as crowd:
+    async with PushingFabric.running() as fabric, CrowdProgram.running(program, fabric) as crowd:
         assert "readers wants" in (await crowd.ask("readers many 1"))["error"]
         assert (await crowd.ask("sing"))["error"].startswith("the commands are")
         assert await crowd.ask("end") == {}
@@ -297,7 +297,7 @@ async def test_who_says_what_is_no_command_is_told(program: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "error"),
     [
         ("", "--frontdesks and --topics are needed; --help shows how"),
         ("--fast", 'no option "--fast"; --help shows them'),
@@ -307,9 +307,9 @@ async def test_who_says_what_is_no_command_is_told(program: Path) -> None:
         ),
     ],
 )
-def test_wrong_arguments_are_refused_in_one_line(program: Path, words: str, said: str) -> None:
+def test_wrong_arguments_are_refused_in_one_line(program: Path, words: str, error: str) -> None:
     done = subprocess.run([program, *words.split()], capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {said}\n")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {error}\n")
 
 
 def test_help_has_examples(program: Path) -> None:

@@ -23,13 +23,13 @@ from loadtest.locusts import state
 from loadtest.locusts.options import (
     ARGUMENTS,
     SHAPES,
+    LocustOptions,
     OptionError,
-    Options,
     check_target,
     checked,
     is_loopback,
 )
-from loadtest.locusts.report import Sample, plot, summary, write_report
+from loadtest.locusts.report import LocustSample, plot, summary, write_report
 from loadtest.locusts.shapes import dense_at, messages_at, readers_at, storms
 from loadtest.records import Census, census
 
@@ -37,14 +37,14 @@ BASE = PORTS + 1400
 LOCUST = ROOT / ".tools" / "loadtest" / "bin" / "locust"
 
 
-def options(**given: Any) -> Options:
+def options(**given: Any) -> LocustOptions:
     return checked({"tokens_file": "tokens", **given})
 
 
-def sample(at: float, **other: Any) -> Sample:
+def sample(at: float, **other: Any) -> LocustSample:
     counts = dict.fromkeys(("connect", "receive", "resume", "publish", "doubled", "failures"), 0)
     times: dict[str, Any] = {"connect_ms": (2.0, 9.0), "delay_ms": (3.0, 12.0)}
-    return Sample(at=at, readers=10, **counts | times | other)
+    return LocustSample(at=at, readers=10, **counts | times | other)
 
 
 # --- options ------------------------------------------------------------------------------------

@@ -190,12 +190,12 @@ def test_a_box_that_lies_about_itself_ends_no_other_and_costs_a_few(
     region = Region(PLAN, through((0, 5000)), boxes=8, scalers=1)
     honest = Region(PLAN, through((0, 5000)), boxes=8, scalers=1)
     played(honest, 600)
-    scaler = region.brains[0]
+    scaler = region.scalers[0]
 
     def lie(now: float) -> None:
         region.unheard = lambda _n, box, _now: box.name == "box-1"
-        said = scaler.view
-        if said is not None and now > 60:
+        view = scaler.view
+        if view is not None and now > 60:
             report = dataclasses.replace(
                 reported(region.boxes[0], now),
                 box="box-1",

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from worlds import PORTS, ROOT, ports_in_use, require_rabbitmq
 
-from loadtest.surge.figures import Figures, Sample, figures
+from loadtest.surge.figures import Figures, SurgeSample, figures
 from loadtest.surge.report import boxes_over_time, write_report
 from loadtest.surge.run import SurgeOptions
 from loadtest.times import added
@@ -31,7 +31,7 @@ CENSUS = {
 }
 
 
-def sample(at: float, present: int, **other: Any) -> Sample:
+def sample(at: float, present: int, **other: Any) -> SurgeSample:
     nothing = dict.fromkeys(
         ("refused", "failed", "broken", "moved", "returned", "gaps", "messages", "doubled"), 0
     )
@@ -45,10 +45,10 @@ def sample(at: float, present: int, **other: Any) -> Sample:
         "repeats": 0,
         "arrivals": {2.0: 100},
     }
-    return Sample(at=at, present=present, **nothing | fields | other)
+    return SurgeSample(at=at, present=present, **nothing | fields | other)
 
 
-def a_run(**changes: Any) -> list[Sample]:
+def a_run(**changes: Any) -> list[SurgeSample]:
     """Return ten seconds in which a thousand readers come, the second box at the third."""
     run = [sample(n, 100 * n, started=TWO, standing=1 + (n >= 3)) for n in range(1, 11)]
     run = [sample(0, 0, arrivals={}), *run]
@@ -85,7 +85,7 @@ def test_a_band_of_few_connects_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("census", "said"),
+    ("census", "error"),
     [
         ({"lost": 1}, "1 deliveries were lost"),
         ({"doubled": 2}, "2 deliveries were doubled"),
@@ -93,8 +93,8 @@ def test_a_band_of_few_connects_says_nothing() -> None:
         ({"owed": 0}, "no delivery was owed to anybody, so none can be said to be kept"),
     ],
 )
-def test_what_the_census_finds_is_said(census: dict[str, int], said: str) -> None:
-    assert broken(census) == [said]
+def test_what_the_census_finds_is_said(census: dict[str, int], error: str) -> None:
+    assert broken(census) == [error]
 
 
 def test_a_run_without_a_new_box_or_in_which_none_goes_shows_nothing() -> None:

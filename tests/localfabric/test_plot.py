@@ -1,7 +1,7 @@
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
-from localfabric.plot import Band, Line, Panel, draw
+from localfabric.plot import Band, Panel, PlotLine, draw
 
 SVG = "{http://www.w3.org/2000/svg}"
 FAULTS = [Band(1, 2, "router", "kill a"), Band(3, 3, "router", "kill b")]
@@ -9,8 +9,8 @@ FAULTS = [Band(1, 2, "router", "kill a"), Band(3, 3, "router", "kill b")]
 
 def _draw(delays: Sequence[float | None], rates: Sequence[float | None] = ()) -> ET.Element:
     panels = [
-        Panel("a second", [Line("deliveries/s", rates or [1.0, 2.0, 3.0, 4.0])]),
-        Panel("delay", [Line("worst", delays)], durations=True),
+        Panel("a second", [PlotLine("deliveries/s", rates or [1.0, 2.0, 3.0, 4.0])]),
+        Panel("delay", [PlotLine("worst", delays)], durations=True),
     ]
     return ET.fromstring(draw("3 < 4 & 5", range(4), panels, bands=FAULTS))
 
@@ -23,7 +23,7 @@ def test_the_title_is_escaped() -> None:
     assert "3 < 4 & 5" in _texts(_draw([1.0] * 4))
 
 
-def test_each_fault_says_what_it_is_and_faults_of_one_kind_share_a_lane() -> None:
+def test_each_fault_says_what_it_is_and_faults_of_one_kind_share_a_line() -> None:
     rects = [r for r in _draw([1.0] * 4).iter(f"{SVG}rect") if r.find(f"{SVG}title") is not None]
     assert [r.findtext(f"{SVG}title") for r in rects] == ["kill a", "kill b"]
     assert len({rect.get("y") for rect in rects}) == 1
@@ -57,7 +57,7 @@ def test_delays_are_labelled_from_a_millisecond_on_and_times_by_the_clock() -> N
 def test_of_values_that_share_a_point_the_highest_is_drawn() -> None:
     values = [0.0] * 900
     values[500] = 9.0
-    text = draw("", range(900), [Panel("p", [Line("l", values)])])
+    text = draw("", range(900), [Panel("p", [PlotLine("l", values)])])
     points = next(ET.fromstring(text).iter(f"{SVG}polyline")).get("points", "").split()
     heights = [float(point.split(",")[1]) for point in points]
     assert len(heights) == 300

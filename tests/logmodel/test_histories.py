@@ -145,9 +145,9 @@ def test_a_seed_is_the_same_history_in_every_process() -> None:
 
 def test_the_program_names_the_seed_and_the_invariant(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "0-20", "--mutate", "other_closes", "--stop", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["broken"][0]["invariant"] == "L5"
-    assert told["broken"][0]["seed"] == told["histories"] - 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["broken"][0]["invariant"] == "L5"
+    assert document["broken"][0]["seed"] == document["histories"] - 1
 
 
 def test_the_program_lists_all_faults(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from gateway.logs.logs import Logs, ReturningReader
 from gateway.wire.position import Listed, log_hash
 from logmodel.late import LateMessages
 from logmodel.memory import TopicMemory
-from logmodel.positions import Position
+from logmodel.positions import ModelPosition
 from logmodel.resuming import Resuming
 from logmodel.settings import POSITION_REACH
 from newsfabric.store.logs import DirectoryRow, Log
@@ -28,14 +28,14 @@ def known(seen: dict[Log, tuple[int, ...]], low: int = 0) -> Logs:
     return logs
 
 
-def position(**marks: int) -> Position:
+def position(**marks: int) -> ModelPosition:
     logs = {"here": LOG, "abroad": ABROAD}
     listed = {log_hash(logs[name]): Listed(mark, 1_005_000) for name, mark in marks.items()}
-    return Position(1_010_000, listed)
+    return ModelPosition(1_010_000, listed)
 
 
 def test_a_log_that_is_not_listed_is_unseen_if_it_is_young_and_seen_if_it_is_old() -> None:
-    later = Position(20_000_000, {})
+    later = ModelPosition(20_000_000, {})
     reach_ms = int(POSITION_REACH * 1000)
     assert not later.covers(Log("A", "A1", 20_001_000 - reach_ms), 1)
     assert later.covers(Log("A", "A1", 20_000_000 - reach_ms), 1)
@@ -95,10 +95,10 @@ def test_a_copy_is_known_if_another_one_was_given_and_was_not_void() -> None:
 
 
 def test_what_memory_lacks_is_read_in_the_region_that_wrote_it() -> None:
-    told = Position(
+    position = ModelPosition(
         1_010_000, {log_hash(LOG): Listed(2, 1_005_000), log_hash(ABROAD): Listed(2, 1_001_000)}
     )
-    assert Resuming("A").reads([LOG, ABROAD], told) == {"A": 975.0, "B": 971.0}
+    assert Resuming("A").reads([LOG, ABROAD], position) == {"A": 975.0, "B": 971.0}
 
 
 def test_a_reader_is_given_what_its_position_does_not_cover() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from logmodel.closing import Closing
-from logmodel.directory import Directory, DirectoryRow, Ending
+from logmodel.directory import Directory, DirectoryRow, ModelEnding
 from logmodel.numbering import Numbering
-from logmodel.rows import VOID, Row
+from logmodel.rows import VOID, ModelRow
 from newsfabric.store.logs import Log
 
 LOG = Log("A", "A1", 1_000_000)
-MESSAGE = Row(identity=7, topic="a", routed_at=1001.0)
+MESSAGE = ModelRow(identity=7, topic="a", routed_at=1001.0)
 
 
 def begun(at: float = 0.0) -> Numbering:
@@ -89,7 +89,7 @@ def test_a_router_whose_log_was_closed_is_refused() -> None:
 
 def test_a_row_that_moved_since_it_was_watched_is_not_closed() -> None:
     watched = DirectoryRow(version=4, low=9)
-    ending = Ending(11, frozenset({10}))
+    ending = ModelEnding(11, frozenset({10}))
     assert Directory().closed(watched, watched._replace(version=5), ending) is None
     assert Directory().closed(watched, watched, ending) == DirectoryRow(
         version=5, low=9, ended=11, voids=frozenset({10})
@@ -98,15 +98,15 @@ def test_a_row_that_moved_since_it_was_watched_is_not_closed() -> None:
 
 def test_of_two_closers_one_is_refused() -> None:
     watched = DirectoryRow(version=4, low=9)
-    closed = Directory().closed(watched, watched, Ending(11, frozenset()))
+    closed = Directory().closed(watched, watched, ModelEnding(11, frozenset()))
     assert closed is not None
-    assert Directory().closed(watched, closed, Ending(12, frozenset())) is None
+    assert Directory().closed(watched, closed, ModelEnding(12, frozenset())) is None
 
 
 # Closing.
 
 
-def end_of(low: int, rows: Mapping[int, tuple[Row | None, Row | None]]) -> Ending:
+def end_of(low: int, rows: Mapping[int, tuple[ModelRow | None, ModelRow | None]]) -> ModelEnding:
     ending, _ = Closing("A", "A2").end_of(
         DirectoryRow(version=1, low=low), lambda n: rows.get(n, (None, None))
     )
@@ -115,22 +115,22 @@ def end_of(low: int, rows: Mapping[int, tuple[Row | None, Row | None]]) -> Endin
 
 def test_a_log_ends_with_the_last_message_that_is_found() -> None:
     # 10 was never written, 11 has both rows.
-    assert end_of(9, {11: (MESSAGE, MESSAGE)}) == Ending(11, frozenset({10}))
+    assert end_of(9, {11: (MESSAGE, MESSAGE)}) == ModelEnding(11, frozenset({10}))
 
 
 def test_the_example_of_the_design_note_ends_at_eleven() -> None:
     # 12 was being written when the power failed: it has an index row and no message.
     rows = {11: (MESSAGE, MESSAGE), 12: (MESSAGE, None)}
-    assert end_of(9, rows) == Ending(11, frozenset({10}))
+    assert end_of(9, rows) == ModelEnding(11, frozenset({10}))
 
 
 def test_a_log_of_which_nothing_is_found_ends_at_low() -> None:
-    assert end_of(9, {}) == Ending(9, frozenset())
+    assert end_of(9, {}) == ModelEnding(9, frozenset())
 
 
 def test_one_row_without_the_other_is_no_message() -> None:
     rows = {10: (MESSAGE, None), 11: (None, MESSAGE), 12: (MESSAGE, MESSAGE)}
-    assert end_of(9, rows) == Ending(12, frozenset({10, 11}))
+    assert end_of(9, rows) == ModelEnding(12, frozenset({10, 11}))
 
 
 def test_the_search_ends_after_six_numbers_in_a_row_without_a_row() -> None:

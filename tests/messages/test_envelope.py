@@ -530,7 +530,7 @@ def test_decoding_anything_gives_an_envelope_or_a_value_error(sent):
 
 
 @given(st.sampled_from(sorted(ENCODED.properties.headers)), wire_values)
-def test_decoding_an_envelope_with_one_header_spoilt_gives_one_or_a_value_error(name, value):
+def test_decoding_an_envelope_with_one_damaged_header_gives_one_or_a_value_error(name, value):
     try:
         got = decode(with_headers(**{name: value}))
     except ValueError:
@@ -553,9 +553,9 @@ def test_decoding_an_envelope_with_one_header_spoilt_gives_one_or_a_value_error(
 def test_what_is_measured_starts_when_the_router_took_it_in(
     path: tuple[str, ...], taken: int
 ) -> None:
-    said = message(headers={"timestamp_in_ms": NOW_MS + 7_200_000})
+    sent = message(headers={"timestamp_in_ms": NOW_MS + 7_200_000})
     made = routed(
-        receive(said, now_ms=NOW_MS), now_ms=NOW_MS, origin="a", router="r", epoch=1, seq=1
+        receive(sent, now_ms=NOW_MS), now_ms=NOW_MS, origin="a", router="r", epoch=1, seq=1
     )
     made = dataclasses.replace(made, path=path)
     assert taken_ms(made) == taken

@@ -85,7 +85,7 @@ REPORTED = Report(
 )
 
 
-def said(fields: Any, kind: str = REPORT) -> Message:
+def encoded(fields: Any, kind: str = REPORT) -> Message:
     return Message("k", orjson.dumps(fields), Properties(type=kind))
 
 
@@ -130,9 +130,9 @@ FIELDS = dataclasses.asdict(REPORTED)
     ],
 )
 def test_what_is_no_report_is_refused(wrong: dict[str, Any]) -> None:
-    assert decode_report(said(FIELDS)) == REPORTED
+    assert decode_report(encoded(FIELDS)) == REPORTED
     with pytest.raises(ValueError, match=r".+"):
-        decode_report(said(FIELDS | wrong))
+        decode_report(encoded(FIELDS | wrong))
 
 
 @given(
@@ -145,15 +145,15 @@ def test_what_is_no_report_is_refused(wrong: dict[str, Any]) -> None:
 )
 def test_no_json_makes_it_raise_anything_else(fields: Any) -> None:
     try:
-        decode_report(said(fields))
+        decode_report(encoded(fields))
     except ValueError:
         return
 
 
 def test_another_type_and_a_body_too_long_are_refused() -> None:
     with pytest.raises(ValueError, match="not a report: type"):
-        decode_report(said(FIELDS, "load"))
+        decode_report(encoded(FIELDS, "load"))
     with pytest.raises(ValueError, match="bytes"):
-        decode_report(said(FIELDS | {"filler": "x" * 70_000}))
+        decode_report(encoded(FIELDS | {"filler": "x" * 70_000}))
     with pytest.raises(ValueError, match="not a report"):
         decode_report(Message("k", b"{", Properties(type=REPORT)))

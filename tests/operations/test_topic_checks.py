@@ -26,7 +26,7 @@ def table(*of: str, rights: tuple[str, ...] = ()) -> TopicTable:
     return TopicTable([TopicPolicy(pattern=pattern) for pattern in of], publishers)
 
 
-def told(*of: str, rights: tuple[str, ...] = ()) -> list[tuple[str, str]]:
+def found_in(*of: str, rights: tuple[str, ...] = ()) -> list[tuple[str, str]]:
     return [(each.where, each.kind) for each in findings(table(*of, rights=rights))]
 
 
@@ -50,17 +50,17 @@ def test_the_fabrics_own_file_has_nothing_of_no_use() -> None:
 
 
 def test_what_comes_after_the_general_is_never_used() -> None:
-    assert told("news.*", "news.world", "sport.#", "sport.*.f1") == [
+    assert found_in("news.*", "news.world", "sport.#", "sport.*.f1") == [
         ("topic 2 (news.world)", "covered"),
         ("topic 4 (sport.*.f1)", "covered"),
     ]
-    assert told("news.world", "news.*") == []
+    assert found_in("news.world", "news.*") == []
 
 
 def test_no_topic_is_without_words_so_any_word_and_more_is_all() -> None:
-    assert told("*.#", "#") == [("topic 2 (#)", "covered")]
-    assert told("#.*", "#") == [("topic 2 (#)", "covered")]
-    assert told("*.*.#", "#") == []
+    assert found_in("*.#", "#") == [("topic 2 (#)", "covered")]
+    assert found_in("#.*", "#") == [("topic 2 (#)", "covered")]
+    assert found_in("*.*.#", "#") == []
 
 
 def test_a_pattern_that_is_there_twice_is_told_as_that() -> None:
@@ -89,11 +89,11 @@ def test_a_publishers_pattern_that_no_topic_has_is_of_no_use() -> None:
 
 
 def test_a_topic_falls_under_the_first_entry_that_matches_it() -> None:
-    told = match(table("news.breaking", "news.*", "#"), "news.braking")
-    assert (told["entry"], told["pattern"], told["class"]) == (2, "news.*", "silver")
-    assert told["also"] == [{"entry": 3, "pattern": "#"}]
-    assert told["like"] == [{"topic": "news.breaking", "entry": 1, "class": "silver"}]
-    assert told["publishers"] is None
+    found = match(table("news.breaking", "news.*", "#"), "news.braking")
+    assert (found["entry"], found["pattern"], found["class"]) == (2, "news.*", "silver")
+    assert found["also"] == [{"entry": 3, "pattern": "#"}]
+    assert found["like"] == [{"topic": "news.breaking", "entry": 1, "class": "silver"}]
+    assert found["publishers"] is None
 
 
 def test_of_a_topic_that_is_spelt_right_nothing_like_it_is_told() -> None:
@@ -106,8 +106,8 @@ def test_who_may_publish_it_is_told() -> None:
 
 
 def test_what_no_entry_matches_has_none() -> None:
-    told = match(table("news.*"), "sport.x")
-    assert (told["entry"], told["pattern"], told["class"]) == (None, None, None)
+    found = match(table("news.*"), "sport.x")
+    assert (found["entry"], found["pattern"], found["class"]) == (None, None, None)
 
 
 # The commands

@@ -80,8 +80,8 @@ async def test_a_port_that_is_closed_in_a_pause_stays_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loop, tried = asyncio.get_running_loop(), asyncio.Event()
-    said: list[dict[str, Any]] = []
-    loop.set_exception_handler(lambda _, context: said.append(context))
+    seen: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: seen.append(context))
 
     def failing(self: socket.socket) -> tuple[socket.socket, object]:
         tried.set()
@@ -92,6 +92,6 @@ async def test_a_port_that_is_closed_in_a_pause_stays_closed(
         with socket.create_connection(("127.0.0.1", port)):
             await tried.wait()
     await asyncio.sleep(2 * _PAUSE)
-    assert said == []
+    assert seen == []
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))

@@ -40,8 +40,8 @@ def record(text: str, *args: object, at: float = 0.0, line: int = 1) -> logging.
 
 def test_a_place_says_so_many_lines_and_then_one_now_and_then() -> None:
     bounded = Bounded()
-    said = [bounded.filter(record("no", at=n / 1000)) for n in range(BURST + 900)]
-    assert said == [True] * BURST + [False] * 900
+    passed = [bounded.filter(record("no", at=n / 1000)) for n in range(BURST + 900)]
+    assert passed == [True] * BURST + [False] * 900
     late = record("%s", "once more", at=PAUSE + 1)
     assert bounded.filter(late)
     line = LineFormatter(FORMAT).format(late)
@@ -59,8 +59,8 @@ def test_places_dont_share_what_they_may_say() -> None:
 def test_after_a_pause_a_place_may_say_as_much_as_at_first() -> None:
     bounded = Bounded()
     for n in (0.0, BURST * PAUSE):
-        said = [bounded.filter(record("no", at=n)) for _ in range(BURST + 1)]
-        assert said == [True] * BURST + [False]
+        passed = [bounded.filter(record("no", at=n)) for _ in range(BURST + 1)]
+        assert passed == [True] * BURST + [False]
 
 
 @given(st.text() | st.text("\r\n\x1b\x85\u2028ab"))
@@ -162,10 +162,10 @@ def test_a_traceback_is_within_the_line_and_only_its_end_if_it_is_long() -> None
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-@pytest.mark.parametrize("told", ["option", "environment"])
-def test_every_process_has_the_option_and_the_variable(form: str, told: str) -> None:
+@pytest.mark.parametrize("text", ["option", "environment"])
+def test_every_process_has_the_option_and_the_variable(form: str, text: str) -> None:
     """The process fails at once and logs it: there is no such topics.toml."""
-    option = ["--log-format", form] if told == "option" else []
+    option = ["--log-format", form] if text == "option" else []
     command = [sys.executable, "-m", "wholesale", "router", "--name", "a", "--region", "oregon"]
     command += ["--fabric", "none.json", "--topics", "none.toml", "--store", "memory:"]
     done = subprocess.run(

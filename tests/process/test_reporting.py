@@ -66,7 +66,7 @@ async def test_a_report_reaches_frontdesks_under_the_processs_login(core: StubBr
     tap = core.tap("upstream", "_fabric.report.oregon.*")
     await process.reporting.once(await core.connect().publisher(in_flight=IN_FLIGHT))
     await until(lambda: core.depth(tap))
-    (message,) = core.take(tap)
+    (message,) = core.pop_messages(tap)
     assert message.properties.user_id == "router.oregon"
     report = decode_report(message)
     assert (report.name, report.state, report.started_ms) == ("oregon-router-1", "ready", 5)
@@ -87,7 +87,7 @@ async def test_a_process_that_ends_while_it_drains_says_so_once_more(
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert [decode_report(message).state for message in core.take(tap)] == ["ready", *last]
+    assert [decode_report(message).state for message in core.pop_messages(tap)] == ["ready", *last]
 
 
 async def test_without_a_link_a_report_is_lost_and_heard_by_the_process_itself(core: StubBroker):
@@ -117,7 +117,7 @@ async def test_it_reports_until_it_is_cancelled(core: StubBroker):
     task = asyncio.create_task(process.reporting.run(core.connect()))
     async with asyncio.timeout(60):
         await until(lambda: core.depth(tap))
-    (message,) = core.take(tap)
+    (message,) = core.pop_messages(tap)
     assert decode_report(message).name == "oregon-router-1"
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -135,7 +135,7 @@ async def test_more_can_say_another_state_and_adds_figures():
 
 async def test_of_two_certificates_the_one_that_ends_first_is_told():
     ends, later = "tls_certificate_expiry_timestamp_seconds", 2_000_000_000.0
-    for gateways, told in ((later + 1, later), (later - 1, later - 1)):
+    for gateways, sent in ((later + 1, later), (later - 1, later - 1)):
         process = ReportingProcess(
             more={"figures": {f"{ends}.authority": gateways, "router_waiting": 7.0}}
         )
@@ -150,7 +150,7 @@ async def test_of_two_certificates_the_one_that_ends_first_is_told():
             outcomes=process.outcomes,
         )
         report = await process.reporting.report()
-        assert report.figures == {"router_waiting": 7.0, f"{ends}.authority": told}
+        assert report.figures == {"router_waiting": 7.0, f"{ends}.authority": sent}
 
 
 async def test_what_it_says_is_bounded():

@@ -69,8 +69,8 @@ def test_the_watchdog_is_ours_if_it_names_us_or_nobody(variables: dict[str, str]
 
 
 async def test_the_watchdog_hears_again_and_again_that_the_loop_turns(supervisor: socket.socket):
-    told = environ(supervisor, WATCHDOG_USEC="20000")
-    task = asyncio.create_task(sd_notify.keep_watched(told))
+    environment = environ(supervisor, WATCHDOG_USEC="20000")
+    task = asyncio.create_task(sd_notify.keep_watched(environment))
     try:
         heard = [await asyncio.to_thread(supervisor.recv, 100) for _ in range(3)]
     finally:

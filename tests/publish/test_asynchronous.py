@@ -34,13 +34,15 @@ class RouterStage:
         """Return the properties of the next message."""
         return (await self.arrived.get()).message.properties
 
-    def answer(self, said: Properties) -> None:
+    def answer(self, properties: Properties) -> None:
         """Send the receipt of the message with these properties."""
-        assert said.reply_to
+        assert properties.reply_to
         receipt = Receipt(
             status="routed", region="oregon", router="oregon-1", topic=TOPIC, identity="42"
         )
-        answer = encode_receipt(receipt, reply_to=said.reply_to, correlation_id=said.correlation_id)
+        answer = encode_receipt(
+            receipt, reply_to=properties.reply_to, correlation_id=properties.correlation_id
+        )
         self.broker.publish(TO_QUEUES, answer)
 
 
@@ -51,7 +53,7 @@ async def test_a_receipt_counts_that_comes_while_no_broker_takes_more(
     fabric = await RouterStage().open()
     publisher = await AsyncPublisher.over([fabric.broker.connect()], app_id="cms", send_again=0.01)
     publishing = asyncio.create_task(publisher.publish(TOPIC, {"headline": "Hello"}))
-    said = await fabric.next()
+    message = await fabric.next()
 
     asked = asyncio.Event()
 
@@ -66,7 +68,7 @@ async def test_a_receipt_counts_that_comes_while_no_broker_takes_more(
     monkeypatch.setattr(StubPublisher, "ready", ready)
     # The publisher wants to send it again by now.
     await asked.wait()
-    fabric.answer(said)
+    fabric.answer(message)
     async with asyncio.timeout(10):
         assert (await publishing).identity == "42"
     await publisher.close()
@@ -128,16 +130,16 @@ class FakeEntrance:
         return self.broker.connect()
 
     def _take(self, delivery: Delivery) -> None:
-        said = delivery.message.properties
-        assert said.message_id
-        assert said.reply_to
-        self.had.append(said.message_id)
+        properties = delivery.message.properties
+        assert properties.message_id
+        assert properties.reply_to
+        self.had.append(properties.message_id)
         if not self.silent:
             receipt = Receipt(
                 status="routed", region="oregon", router="oregon-1", topic=TOPIC, identity="42"
             )
             answer = encode_receipt(
-                receipt, reply_to=said.reply_to, correlation_id=said.correlation_id
+                receipt, reply_to=properties.reply_to, correlation_id=properties.correlation_id
             )
             self.broker.publish(TO_QUEUES, answer)
 

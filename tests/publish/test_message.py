@@ -74,10 +74,10 @@ def test_text_and_bytes_are_json_already(body: Any, sent: bytes) -> None:
     ],
 )
 def test_half_an_emoji_is_rejected_and_it_says_where(body: Any, place: int, after: str) -> None:
-    with pytest.raises(Rejected) as told:
+    with pytest.raises(Rejected) as error:
         make_message("t", body, {}, app_id="a", now_ms=NOW)
-    assert told.value.reason == "not_json"
-    assert told.value.detail == f"a lone surrogate at character {place} of the body, after {after}"
+    assert error.value.reason == "not_json"
+    assert error.value.detail == f"a lone surrogate at character {place} of the body, after {after}"
 
 
 @dataclasses.dataclass
@@ -96,10 +96,10 @@ class Quote:
     ],
 )
 def test_a_number_that_json_has_not_is_rejected_and_it_says_where(body: Any, where: str) -> None:
-    with pytest.raises(Rejected) as told:
+    with pytest.raises(Rejected) as error:
         make_message("t", body, {}, app_id="a", now_ms=NOW)
-    assert told.value.reason == "not_json"
-    assert told.value.detail == f"{where}: JSON has no infinity and no NaN"
+    assert error.value.reason == "not_json"
+    assert error.value.detail == f"{where}: JSON has no infinity and no NaN"
 
 
 def test_null_is_sent_where_it_was_said() -> None:
@@ -124,7 +124,7 @@ def test_a_receipt_says_what_became_of_it() -> None:
     receipt = Receipt(
         status="routed", region="r", router="r-1", topic="t", id="i", identity="d", repeated=True
     )
-    told = Published(
+    found = Published(
         message_id="m",
         routed=True,
         id="i",
@@ -133,7 +133,7 @@ def test_a_receipt_says_what_became_of_it() -> None:
         router="r-1",
         repeated=True,
     )
-    assert published(receipt, "m") == told
+    assert published(receipt, "m") == found
 
 
 def test_a_rejection_is_an_error() -> None:

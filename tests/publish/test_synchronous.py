@@ -44,13 +44,13 @@ def test_who_sends_after_the_end_is_told(publisher: Publisher) -> None:
 
 def test_who_waits_for_room_while_it_is_closed_is_told(publisher: Publisher) -> None:
     first = publisher.send("news.breaking", {"headline": "Hello"})
-    told = []
+    seen = []
 
     def send() -> None:
         try:
-            told.append(publisher.send("news.breaking", {"headline": "Again"}).exception())
+            seen.append(publisher.send("news.breaking", {"headline": "Again"}).exception())
         except RuntimeError as exc:
-            told.append(exc)
+            seen.append(exc)
 
     waits = threading.Thread(target=send, daemon=True)
     waits.start()
@@ -58,4 +58,4 @@ def test_who_waits_for_room_while_it_is_closed_is_told(publisher: Publisher) -> 
     waits.join(SECONDS)
     assert isinstance(first.exception(), Unanswered)
     # Either thread may have got the room first.
-    assert [isinstance(one, Unanswered | RuntimeError) for one in told] == [True]
+    assert [isinstance(one, Unanswered | RuntimeError) for one in seen] == [True]

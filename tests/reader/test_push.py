@@ -32,9 +32,9 @@ def test_a_push_with_its_identity_keeps_the_bytes_of_its_body() -> None:
     text = (
         f'{{"type":"message","id":"{ID}","body":{{"price": 1.10, "big": 12345678901234567890}}}} '
     )
-    told = parse_push(text).text_with_identity
-    assert told == text.rstrip()[:-1] + ',"identity":"2743aa7ac79215815ab"}'
-    assert json.loads(told)["identity"] == "2743aa7ac79215815ab"
+    found = parse_push(text).text_with_identity
+    assert found == text.rstrip()[:-1] + ',"identity":"2743aa7ac79215815ab"}'
+    assert json.loads(found)["identity"] == "2743aa7ac79215815ab"
 
 
 @pytest.mark.parametrize("text", ['{"type":"pong"}', '{"type":"message","id":"7"}'])

@@ -106,8 +106,8 @@ def test_every_crate_in_the_data_plane_has_a_licence_that_is_allowed() -> None:
 
 
 def test_every_file_of_others_in_our_packages_is_known_with_its_licence() -> None:
-    told = tomllib.loads(RULES.read_text())["vendored"]
-    listed = {name for row in told.values() for name in row["files"]}
+    document = tomllib.loads(RULES.read_text())["vendored"]
+    listed = {name for row in document.values() for name in row["files"]}
     found = {
         path.relative_to(ROOT).as_posix()
         for package in ("newsfabric", "operations", "gateway", "wholesale", "retail", "shovels")
@@ -214,9 +214,9 @@ def test_an_audit_that_looked_nothing_up_is_no_success() -> None:
 
 
 def test_advisories_that_could_not_be_fetched_are_told_from_holes() -> None:
-    said = "[ERROR] failed to fetch advisory database https://x with cli\nfatal: no such host\n"
-    assert unreachable(said) == "no such host"
-    assert unreachable(said.splitlines()[0]) == "no reason given"
+    text = "[ERROR] failed to fetch advisory database https://x with cli\nfatal: no such host\n"
+    assert unreachable(text) == "no such host"
+    assert unreachable(text.splitlines()[0]) == "no reason given"
     assert unreachable("error[vulnerability]: RUSTSEC-2026-0001") is None
 
 

@@ -29,8 +29,11 @@ OURS = (ROOT / NOTICES).read_text(encoding="utf-8")
 
 
 def _of_the_standard_library() -> set[str]:
-    told = standard_library()
-    return {"Rust's standard library", *(f"{one} {told['crates'][one]}" for one in told["crates"])}
+    rules = standard_library()
+    return {
+        "Rust's standard library",
+        *(f"{one} {rules['crates'][one]}" for one in rules["crates"]),
+    }
 
 
 @pytest.mark.sockets

@@ -26,9 +26,9 @@ def _skips(_: Release) -> str:
 
 
 def _outcomes(steps: list[Step], release: Release) -> list[tuple[str, str, str]]:
-    told: list[Outcome] = []
-    outcomes = run_steps(steps, release, lambda step: None, told.append)
-    assert told == outcomes
+    seen: list[Outcome] = []
+    outcomes = run_steps(steps, release, lambda step: None, seen.append)
+    assert seen == outcomes
     return [(one.name, one.status, one.detail) for one in outcomes]
 
 
@@ -102,10 +102,10 @@ def test_only_the_versions_step_as_json(tmp_path: Path) -> None:
         release, ["--json", "--only", "versions", "--dist", str(tmp_path / "dist")]
     )
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
-    (step,) = told["steps"]
+    document = json.loads(done.stdout)
+    (step,) = document["steps"]
     assert (step["name"], step["status"]) == ("versions", "ok")
-    assert step["detail"] == f"{told['version']} in 5 manifests"
+    assert step["detail"] == f"{document['version']} in 5 manifests"
 
 
 def test_a_strict_release_fails_for_a_skipped_step(

@@ -57,8 +57,12 @@ class AdminPort:
     def __init__(self) -> None:
         self.connections = 3
         self.draining = False
-        told = {"gateway": self}
-        routes = [("/load", _Load, told), ("/report", _Report, told), ("/drain", _Drain, told)]
+        fields = {"gateway": self}
+        routes = [
+            ("/load", _Load, fields),
+            ("/report", _Report, fields),
+            ("/drain", _Drain, fields),
+        ]
         application = tornado.web.Application(routes, log_function=lambda _: None)
         self._server = tornado.httpserver.HTTPServer(application)
         (socket,) = tornado.netutil.bind_sockets(0, "127.0.0.1")

@@ -21,7 +21,7 @@ def _drained(*events: Event) -> Drain:
 def test_a_box_tells_its_gateway_waits_for_its_readers_and_cleans_up() -> None:
     drain = Drain()
     assert not drain.draining
-    assert drain.on("stop") == "telling"
+    assert drain.on("stop") == "ordering"
     assert drain.draining
     assert drain.note_drain_reply(accepted=True) == "emptying"
     assert drain.note_connections(12) == "emptying"
@@ -32,17 +32,17 @@ def test_a_box_tells_its_gateway_waits_for_its_readers_and_cleans_up() -> None:
 def test_a_gateway_that_never_answers_is_gone_after_some_tries() -> None:
     drain = _drained("stop")
     states = [drain.note_drain_reply(accepted=False) for _ in range(MISSES)]
-    assert states == ["telling"] * (MISSES - 1) + ["cleaning"]
+    assert states == ["ordering"] * (MISSES - 1) + ["cleaning"]
 
 
 def test_a_gateway_that_exits_while_it_drains_has_no_readers() -> None:
-    drain = _drained("stop", "told")
+    drain = _drained("stop", "accepted")
     states = [drain.note_connections(None) for _ in range(MISSES)]
     assert states == ["emptying"] * (MISSES - 1) + ["cleaning"]
 
 
 def test_misses_count_only_one_after_the_other() -> None:
-    drain = _drained("stop", "told")
+    drain = _drained("stop", "accepted")
     for _ in range(5):
         for _ in range(MISSES - 1):
             assert drain.note_connections(None) == "emptying"

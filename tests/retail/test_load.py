@@ -34,7 +34,7 @@ def test_the_gateways_numbers_arrive_in_the_report() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ready", "fed", "told", "draining", "state"),
+    ("ready", "fed", "may_drain", "draining", "state"),
     [
         (True, True, False, False, "ready"),
         (False, True, False, False, "starting"),
@@ -45,10 +45,10 @@ def test_the_gateways_numbers_arrive_in_the_report() -> None:
     ],
 )
 def test_a_box_is_ready_only_while_its_gateway_is_and_news_arrive(
-    ready: bool, fed: bool, told: bool, draining: bool, state: str
+    ready: bool, fed: bool, may_drain: bool, draining: bool, state: str
 ) -> None:
     load = parse_load(ANSWER | {"ready": ready, "draining": draining})
-    assert box_state(load, fed=fed, draining=told) == state
+    assert box_state(load, fed=fed, draining=may_drain) == state
 
 
 def test_a_box_without_its_gateway_reports_that_it_starts() -> None:

@@ -52,12 +52,12 @@ def ordered(**fields: Any) -> Message:
 
 
 async def obeys(message: Message, *ways: str) -> bool:
-    told = agent()
+    ordered = agent()
     headers = shovelled(*ways) if ways else {}
     properties = dataclasses.replace(message.properties, headers=headers)
     brought = dataclasses.replace(message, properties=properties)
-    told._on_tick(Delivery(brought, redelivered=False, tag=1, generation=1))
-    return told._ordered.is_set()
+    ordered._on_tick(Delivery(brought, redelivered=False, tag=1, generation=1))
+    return ordered._ordered.is_set()
 
 
 async def test_its_own_order_over_its_own_feed() -> None:
@@ -118,16 +118,16 @@ def through(*events: Any) -> Drain:
 
 
 def test_readers_are_gone_when_the_gateway_says_so_or_has_gone_after_it_was_told() -> None:
-    assert not through("stop", "told", "empty").left
-    assert not through("stop", "told", "gone").left
+    assert not through("stop", "accepted", "empty").left
+    assert not through("stop", "accepted", "gone").left
     assert through("stop", "gone").left
-    assert through("stop", "told", "overdue").left
-    assert through("stop", "told").left
+    assert through("stop", "accepted", "overdue").left
+    assert through("stop", "accepted").left
 
 
 def test_a_box_that_is_empty_says_so_with_its_capacity() -> None:
     last = dataclasses.replace(AWAY, connections=7, capacity=100, connects_per_second=5.0)
-    said = emptied(last)
-    assert (said.connections, said.capacity, said.connects_per_second) == (0, 100, 0.0)
+    found = emptied(last)
+    assert (found.connections, found.capacity, found.connects_per_second) == (0, 100, 0.0)
     # 0 would mean that the capacity is unknown.
     assert emptied(AWAY).capacity == 1

@@ -71,12 +71,12 @@ class Rounds:
 
     async def _running(self, away: Collection[Broker]) -> set[Broker]:
         found = await states(self._brokers, ALL - frozenset(away))
-        said = {
+        fields = {
             at: {} if isinstance(status, str) else {s.name: s.state for s in status.shovels}
             for at, status in found.items()
         }
-        everything = {state for shovels in said.values() for state in shovels.values()}
-        there = {at for at, shovels in said.items() if "publish.oregon.1" in shovels}
+        everything = {state for shovels in fields.values() for state in shovels.values()}
+        there = {at for at, shovels in fields.items() if "publish.oregon.1" in shovels}
         return there if everything == {"running"} else set()
 
 

@@ -19,8 +19,8 @@ NOTHING: frozenset[Any] = frozenset()
 
 
 def queue(name: str = FEED, *, exclusive: bool = False, **arguments: Any) -> dict[str, QueueState]:
-    said = AS_MADE | {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
-    return {name: QueueState(name, said, exclusive)}
+    made = AS_MADE | {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
+    return {name: QueueState(name, made, exclusive)}
 
 
 def test_what_feeds_a_box_is_bound_to_all_that_is_for_it() -> None:

@@ -172,8 +172,8 @@ async def _silent() -> None:
                 world.judge_links()
                 await asyncio.sleep(1.0)
         for keeper in world.keepers:
-            said = await keeper._seen()
-            unfit = {node.node: node.unfit for node in said["nodes"] if node.unfit}
+            found = await keeper._seen()
+            unfit = {node.node: node.unfit for node in found["nodes"] if node.unfit}
             assert set(unfit) >= {"oregon-core-1"}
         world.die(broker("oregon-core-1"))
         await asyncio.sleep(_DOWN)

@@ -53,7 +53,7 @@ def _cut_off(found: Actual, away: Collection[Broker]) -> Actual:
     """Return ``found`` with each shovel stopped whose source is ``away``."""
     names = {each.name for each in away}
     gone = {name for name, value in found.shovels.items() if _taken_from(value) in names}
-    states = {name: "starting" if name in gone else said for name, said in found.states.items()}
+    states = {name: "starting" if name in gone else state for name, state in found.states.items()}
     return dataclasses.replace(found, states=states)
 
 

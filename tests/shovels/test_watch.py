@@ -55,7 +55,7 @@ def _due(
 def _but(name: str) -> dict[Broker, dict[str, str]]:
     """Return the brokers' replies while the shovel ``name`` doesn't run."""
     return {
-        host: {shovel: said for shovel, said in shovels.items() if shovel != name}
+        host: {shovel: state for shovel, state in shovels.items() if shovel != name}
         for host, shovels in ALL_RUN.items()
     }
 

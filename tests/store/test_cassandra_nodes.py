@@ -70,7 +70,7 @@ def hear_of_both(made: Cluster) -> None:
         made.refresh_nodes()
 
 
-class Told(Presence):
+class WatchedPresence(Presence):
     """A presence that lets a test wait for the driver's event that a node is down."""
 
     def __init__(self, *known: Any) -> None:
@@ -94,10 +94,10 @@ async def test_a_node_that_the_driver_forgot_is_found_again(nodes: LocalCassandr
         async with asyncio.timeout(PATIENCE):
             while known() != ports:
                 await asyncio.to_thread(made.refresh_nodes)
-        told_by = made.get_control_connection_host()
-        (other,) = (host for host in made.metadata.all_hosts() if host != told_by)
+        control_host = made.get_control_connection_host()
+        (other,) = (host for host in made.metadata.all_hosts() if host != control_host)
         made.metadata.remove_host(other)
-        assert known() == {told_by.endpoint.port}
+        assert known() == {control_host.endpoint.port}
         keeping = asyncio.create_task(keep_nodes_known(made, every=0.1))
         await until(lambda: known() == ports)
         keeping.cancel()
@@ -122,7 +122,7 @@ def test_nodes_that_stall_while_they_join_find_each_other(
 
 def test_one_of_two_nodes_that_is_killed_leaves_its_region_whole(nodes: LocalCassandra) -> None:
     made = cluster(parse_address(nodes.url("system")), None)
-    presence = Told("oregon", made.metadata.all_hosts)
+    presence = WatchedPresence("oregon", made.metadata.all_hosts)
     try:
         made.register_listener(presence)
         session = made.connect()

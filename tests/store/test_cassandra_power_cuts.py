@@ -117,10 +117,10 @@ async def test_what_a_quorum_acknowledged_is_there_after_two_of_three_lost_power
     dice = random.Random(seed)
     two = dice.sample(sorted(replicas.disks), 2)
     writer = await asyncio.to_thread(Writer, replicas.url, 100_000 * seed)
-    said = await asyncio.to_thread(writer.acknowledged, dice.randrange(500, 2_000))
+    acknowledged = await asyncio.to_thread(writer.acknowledged, dice.randrange(500, 2_000))
     await asyncio.to_thread(replicas.cut, two, seed, share)
-    said |= await asyncio.to_thread(writer.killed)
+    acknowledged |= await asyncio.to_thread(writer.killed)
     await asyncio.to_thread(replicas.come_back, two)
     async with opened(replicas.url) as store:
-        assert await lost(store, said) == set()
+        assert await lost(store, acknowledged) == set()
     await asyncio.to_thread(replicas.nodes.start, *(replicas.disks.keys() - set(two)))

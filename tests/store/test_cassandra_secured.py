@@ -112,7 +112,7 @@ def make_logins(
     """Run the playbooks' program; return its output."""
     address = parse_address(url)
     host, port = address.hosts[0]
-    told = {
+    fields = {
         "--hosts": host,
         "--port": str(port),
         "--cluster": "newsfabric",
@@ -131,7 +131,7 @@ def make_logins(
         [
             sys.executable,
             ROLE / "files" / "store_login.py",
-            *(w for pair in told.items() for w in pair),
+            *(w for pair in fields.items() for w in pair),
         ],
         input=json.dumps(logins),
         capture_output=True,

@@ -575,11 +575,11 @@ async def test_an_expired_message_is_in_no_mailbox(store, clock):
 
 async def test_an_announcement_of_a_mark_is_in_no_mailbox(store):
     written = letter(1)
-    told = letter(2, at=1, type=ANNOUNCEMENT)
-    await store.write([written, told])
+    sent = letter(2, at=1, type=ANNOUNCEMENT)
+    await store.write([written, sent])
     assert await mailbox(store) == [KeptMessage(written)]
-    assert await store.kept("user.42", told.id) is None
-    assert await store.history("user.42", limit=10) == [written, told]
+    assert await store.kept("user.42", sent.id) is None
+    assert await store.history("user.42", limit=10) == [written, sent]
 
 
 async def test_what_is_no_id_is_not_looked_for(store):

@@ -126,14 +126,14 @@ async def test_a_message_with_a_flipped_bit_is_said_and_its_number_is_missing(
     async with opened(path) as store:
         numbers = await store.numbers(LOG, first=1, last=MANY, limit=MANY)
         (half,) = (number for number in numbers if number.state is NumberState.HALF)
-        spoilt = next(e for e in MESSAGES if e.seq == half.seq)
-        others = [Number(e.seq, NumberState.MESSAGE, e) for e in MESSAGES if e is not spoilt]
+        damaged = next(e for e in MESSAGES if e.seq == half.seq)
+        others = [Number(e.seq, NumberState.MESSAGE, e) for e in MESSAGES if e is not damaged]
         assert [number for number in numbers if number != half] == others
-        history = await store.history(spoilt.topic, limit=1_000)
-        assert [e.id for e in history if not e.body] == [spoilt.id]
-        here = [e for e in MESSAGES if e.topic == spoilt.topic and e is not spoilt]
+        history = await store.history(damaged.topic, limit=1_000)
+        assert [e.id for e in history if not e.body] == [damaged.id]
+        here = [e for e in MESSAGES if e.topic == damaged.topic and e is not damaged]
         assert [e for e in history if e.body] == here
-    assert f"{spoilt.topic}', '{spoilt.id}" in caplog.text
+    assert f"{damaged.topic}', '{damaged.id}" in caplog.text
 
 
 @pytest.mark.promise("R7")
@@ -148,9 +148,9 @@ async def test_a_message_that_an_index_hides_is_said(path, expect_error_log):
         found = await store.since(hidden.topic, from_ms=0, limit=1_000)
         assert hidden not in found
         await store.write([envelope(MANY + 1, at=MANY + 1)])
-        said = value(UNREADABLE)
+        text = value(UNREADABLE)
         async with asyncio.timeout(60):
-            while value(UNREADABLE) == said:  # noqa: ASYNC110 - no event tells
+            while value(UNREADABLE) == text:  # noqa: ASYNC110 - no event tells
                 await asyncio.sleep(0.05)
     finally:
         await store.close()

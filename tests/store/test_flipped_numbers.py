@@ -118,8 +118,8 @@ async def test_a_flipped_bit_of_a_row_makes_no_number_over_void_or_another(
         for (first, last), found in zip(SPANS, read, strict=True):
             assert [n.seq for n in found] == sorted({n.seq for n in found}), f"bit {bit}"
             assert all(first <= n.seq <= last for n in found), f"bit {bit}"
-            told = [n for n in found if n.state is not NumberState.HALF]
-            assert [n for n in told if n not in whole] == [], f"bit {bit}"
+            text = [n for n in found if n.state is not NumberState.HALF]
+            assert [n for n in text if n not in whole] == [], f"bit {bit}"
 
 
 async def test_a_row_whose_topic_has_changed_is_missing_and_not_over(tmp_path):

@@ -27,13 +27,13 @@ def disk(power_cuts: None, tmp_path: Path) -> Iterator[CutDisk]:
 async def test_what_was_acknowledged_before_the_power_was_cut_is_there(disk, seed, share):
     path = disk.mount / "store.db"
     writer = Writer(f"sqlite:{path}")
-    said = writer.acknowledged(random.Random(seed).randrange(50, 3_000))
+    acknowledged = writer.acknowledged(random.Random(seed).randrange(50, 3_000))
     disk.cut(seed, share)
-    said |= writer.killed()
+    acknowledged |= writer.killed()
     disk.unmount()
     disk.power_on()
     store = SqliteStore(path, TOPICS)
     try:
-        assert await lost(store, said) == set()
+        assert await lost(store, acknowledged) == set()
     finally:
         await store.close()

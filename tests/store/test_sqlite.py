@@ -203,12 +203,12 @@ async def test_processes_may_make_the_file_and_write_at_the_same_time(store, pat
 async def test_what_a_killed_process_had_written_is_there_and_the_file_is_sound(store, path):
     writer = start_writer(path, "router-1", 1_000_000)
     assert writer.stdout is not None
-    said = [await asyncio.to_thread(writer.stdout.readline) for _ in range(200)]
+    output = [await asyncio.to_thread(writer.stdout.readline) for _ in range(200)]
     writer.send_signal(signal.SIGKILL)
     # Not communicate(), which drops the lines that readline() has buffered.
     rest = await asyncio.to_thread(writer.stdout.readlines)
     writer.stdout.close()
-    finished = [line for line in (*said, *rest) if line.endswith("\n")]
+    finished = [line for line in (*output, *rest) if line.endswith("\n")]
     assert await asyncio.to_thread(writer.wait, timeout=60) == -signal.SIGKILL
 
     kept = {e.seq for e in await store.since("news.breaking", from_ms=0, limit=1_000_000)}
@@ -251,7 +251,7 @@ async def test_half_of_a_number_is_what_no_router_wrote_and_others_say_so(path, 
     batch = [envelope(n, at=n) for n in range(1, 9)]
     store = SqliteStore(path, TOPICS, now_ms=Clock())
     await store.write(batch)
-    _spoil(path, "UPDATE messages SET rest = ? WHERE id = ?", rest.encode(), batch[3].id)
+    _damage(path, "UPDATE messages SET rest = ? WHERE id = ?", rest.encode(), batch[3].id)
     expected = [Number(e.seq, NumberState.MESSAGE, e) for e in batch]
     expected[3] = Number(4, NumberState.HALF)
     log = Log("oregon", "oregon-router-1", START_MS)
@@ -281,7 +281,7 @@ async def test_half_of_a_number_is_what_no_router_wrote_and_others_say_so(path, 
 async def test_a_row_that_says_no_place_in_a_log_has_no_body_and_hides_no_other(path):
     store = SqliteStore(path, TOPICS, now_ms=Clock())
     await store.write([envelope(1), envelope(2, at=1)])
-    _spoil(path, "UPDATE messages SET rest = '[]', seq = -5 WHERE seq = 1")
+    _damage(path, "UPDATE messages SET rest = '[]', seq = -5 WHERE seq = 1")
     found = await store.history("news.breaking", limit=10)
     assert [(one.id, one.body) for one in found] == [
         (envelope(1).id, b""),
@@ -294,12 +294,12 @@ async def test_what_a_later_release_adds_to_a_row_is_left_out(path):
     store = SqliteStore(path, TOPICS, now_ms=Clock())
     await store.write([envelope(1)])
     longer = "UPDATE messages SET rest = CAST(json_insert(CAST(rest AS TEXT), '$[#]', ?) AS BLOB)"
-    _spoil(path, longer, "fine")
+    _damage(path, longer, "fine")
     assert await store.history("news.breaking", limit=10) == [envelope(1)]
     await store.close()
 
 
-def _spoil(path: Path, sql: str, *values: object) -> None:
+def _damage(path: Path, sql: str, *values: object) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute(sql, values)
     connection.close()

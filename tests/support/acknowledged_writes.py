@@ -38,22 +38,22 @@ class Writer:
     def acknowledged(self, most: int | None = None) -> set[int]:
         """Return the next ``most`` acknowledged numbers; None: all until the program ends."""
         assert self._process.stdout is not None
-        said: set[int] = set()
-        while most is None or len(said) < most:
+        acknowledged: set[int] = set()
+        while most is None or len(acknowledged) < most:
             line = self._process.stdout.readline()
             if not line.endswith("\n"):
                 break
-            said.add(int(line))
-        return said
+            acknowledged.add(int(line))
+        return acknowledged
 
     def killed(self) -> set[int]:
         """Kill the program; return the acknowledged numbers that weren't returned yet."""
         self._process.kill()
-        said = self.acknowledged()
+        acknowledged = self.acknowledged()
         assert self._process.stdout is not None
         self._process.stdout.close()
         self._process.wait()
-        return said
+        return acknowledged
 
 
 async def lost(store: Store, numbers: set[int]) -> set[int]:

@@ -139,7 +139,7 @@ class Amqp10Connection:
         self.attach(channel, "m", receives=True, at=source(node), to=target(text("/me")), **pair)
         flow = (uint(0), uint(100), uint(0), uint(100), uint(1), NULL, uint(10))
         self._send(0x13, *flow, channel=channel)
-        said = (
+        annotations = (
             described(_PROPERTIES, uint_id(1), NULL, text(path), text(method), text("$me"))
             + b"\x00\x53"
             + bytes([_VALUE])
@@ -147,15 +147,15 @@ class Amqp10Connection:
         )
         # RabbitMQ takes no request in several frames (seen with 4.3.6).
         head = (uint(0), uint(0), binary(b"0"), uint(0), TRUE, FALSE)
-        self._send(_TRANSFER, *head, channel=channel, payload=said)
+        self._send(_TRANSFER, *head, channel=channel, payload=annotations)
         return self._hear(_TRANSFER)
 
     def _log_in(self, user: str, password: str) -> None:
         self._socket.sendall(_SASL)
         self._exactly(8)
         self._frame()
-        told = binary(f"\0{user}\0{password}".encode())
-        self._send(0x41, symbol("PLAIN"), told, kind=1)
+        login = binary(f"\0{user}\0{password}".encode())
+        self._send(0x41, symbol("PLAIN"), login, kind=1)
         self._frame()
         self._socket.sendall(_AMQP)
         self._exactly(8)

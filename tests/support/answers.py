@@ -101,17 +101,17 @@ def _situations() -> list[tuple[str, dict[str, Any], bool]]:
     ]
     for action, (name, text) in itertools.product(("login", "refresh"), _tokens().items()):
         rows.append((f"{action} {name}", {"action": action, "token": text}, False))
-    wishes: dict[str, dict[str, Any]] = {
+    options: dict[str, dict[str, Any]] = {
         "": {},
         " rewind": {"rewind": 5},
         " position": {"position": "P"},
     }
-    wishes |= {" bad rewind": {"rewind": 0}, " bad position": {"position": "nonsense"}}
+    options |= {" bad rewind": {"rewind": 0}, " bad position": {"position": "nonsense"}}
     for name, topic in TOPICS.items():
-        for wish, fields in wishes.items():
+        for option, fields in options.items():
             verb = {"action": "subscribe", "topic": topic, **fields}
-            rows.append((f"subscribe {name}{wish}", verb, False))
-            rows.append((f"subscribe {name}{wish} again", verb, True))
+            rows.append((f"subscribe {name}{option}", verb, False))
+            rows.append((f"subscribe {name}{option} again", verb, True))
         marks: dict[str, dict[str, Any]] = {kind: {"id": _ID} for kind in MARK_KINDS}
         for action, fields in {"history": dict[str, Any](), **marks}.items():
             rows.append((f"{action} {name}", {"action": action, "topic": topic, **fields}, False))
@@ -139,16 +139,16 @@ def _shape(push: dict[str, Any]) -> dict[str, Any]:
 
 async def _answer(core: Core, who: str, verb: dict[str, Any], has_topic: bool) -> Any:
     reader = _CollectingReader(core)
-    said: list[dict[str, Any]] = []
+    seen: list[dict[str, Any]] = []
     if who != "nobody":
-        said.append({"action": "login", "token": token(who)})
+        seen.append({"action": "login", "token": token(who)})
     if has_topic:
-        said.append({"action": "subscribe", "topic": verb["topic"], "rewind": 1})
+        seen.append({"action": "subscribe", "topic": verb["topic"], "rewind": 1})
     if verb.get("position") == "P":
         verb = {**verb, "position": core.hub.position(time.time())}
-    for each in [*said, {**verb, "ref": "asked"}]:
+    for each in [*seen, {**verb, "ref": "asked"}]:
         reader.received(json.dumps(each))
-    await _settled(reader, len(said) + 1)
+    await _settled(reader, len(seen) + 1)
     reader.lost()
     if has_topic and reader.sent[-2]["type"] != "subscribed":
         return None

@@ -1,4 +1,4 @@
-"""The operations board's page in a real browser, on a made-up frontdesk (board_desk.py).
+"""The operations board's page in a real browser, on a made-up frontdesk (board_frontdesk.py).
 
 Every line on the page's console fails the test: an error there, or a breach of the
 Content-Security-Policy that the frontdesk sends.
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from board_desk import BoardDesk
+from board_frontdesk import BoardFrontdesk
 from playwright.async_api import Browser, Page, expect
 
 _RULES: Final = "['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa', 'best-practice']"
@@ -24,20 +24,20 @@ _UNREACHABLE: Final = re.compile(r"net::ERR_|status of 401|status of 403")
 
 @contextlib.asynccontextmanager
 async def board(
-    browser: Browser, desk: BoardDesk, *, shown: bool = True, **options: Any
+    browser: Browser, frontdesk: BoardFrontdesk, *, shown: bool = True, **options: Any
 ) -> AsyncIterator[Page]:
     """Open the page, by default waiting for live data; ``options`` are the browser context's."""
     context = await browser.new_context(**options)
     page = await context.new_page()
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    await page.goto(desk.page_url)
+    seen: list[str] = []
+    page.on("console", lambda message: seen.append(message.text))
+    page.on("pageerror", lambda error: seen.append(str(error)))
+    await page.goto(frontdesk.page_url)
     if shown:
         await expect(page.locator("#board")).to_be_visible()
         await expect(page.locator("#link")).to_contain_text("Live")
     yield page
-    assert [line for line in said if not _UNREACHABLE.search(line)] == []
+    assert [line for line in seen if not _UNREACHABLE.search(line)] == []
     await context.close()
 
 

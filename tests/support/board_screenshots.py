@@ -12,8 +12,8 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final
 
-from board_desk import eventful, opened_desk
 from board_fabric import MadeUpFabric
+from board_frontdesk import eventful, opened_frontdesk
 from pages import browsing
 from playwright.async_api import Browser
 
@@ -34,10 +34,10 @@ PICTURES: Final[dict[str, dict[str, Any]]] = {
 async def main() -> None:
     fabric = MadeUpFabric(boxes=40)
     eventful(fabric)
-    async with opened_desk(fabric) as desk, browsing() as browser:
-        living = asyncio.create_task(desk.live())
+    async with opened_frontdesk(fabric) as frontdesk, browsing() as browser:
+        living = asyncio.create_task(frontdesk.live())
         for name, options in PICTURES.items():
-            await _take(browser, desk.page_url, DOCS / f"{name}.png", options)
+            await _take(browser, frontdesk.page_url, DOCS / f"{name}.png", options)
         living.cancel()
 
 

@@ -24,7 +24,7 @@ TOP: Final = "."
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Row:
+class BudgetRow:
     """The worker-seconds of a folder's tests, and its budget; None: it has none."""
 
     folder: str
@@ -50,17 +50,17 @@ def folder_of(nodeid: str) -> str:
     return folder if slash else TOP
 
 
-def table(durations: Iterable[tuple[str, float]], budgets: Mapping[str, float]) -> list[Row]:
+def table(durations: Iterable[tuple[str, float]], budgets: Mapping[str, float]) -> list[BudgetRow]:
     """Return a row for each folder of these tests and seconds, the longest first."""
     seconds: dict[str, float] = {}
     for nodeid, took in durations:
         folder = folder_of(nodeid)
         seconds[folder] = seconds.get(folder, 0.0) + took
-    rows = (Row(folder, took, budgets.get(folder)) for folder, took in seconds.items())
+    rows = (BudgetRow(folder, took, budgets.get(folder)) for folder, took in seconds.items())
     return sorted(rows, key=lambda row: row.seconds, reverse=True)
 
 
-def lines(rows: Iterable[Row]) -> list[str]:
+def lines(rows: Iterable[BudgetRow]) -> list[str]:
     """Return the table as text: folder, seconds, budget."""
     text = [f"{'folder':20} {'seconds':>8} {'budget':>8}"]
     for row in rows:
@@ -90,7 +90,7 @@ class Budgets:
         for line in lines(self._rows()):
             terminalreporter.line(line)
 
-    def _rows(self) -> list[Row]:
+    def _rows(self) -> list[BudgetRow]:
         return table(self._durations, self._budgets)
 
 

@@ -31,8 +31,8 @@ class Program:
 
     async def run(self, settings: dict[str, Any], *messages: dict[str, Any]) -> list[Any]:
         """Run it with ``messages``; return the lines it prints, decoded. Fail if it fails."""
-        told, _ = await self.run_and_listen(settings, *messages)
-        return told
+        result, _ = await self.run_and_listen(settings, *messages)
+        return result
 
     async def run_and_listen(
         self, settings: dict[str, Any], *messages: dict[str, Any]

@@ -21,10 +21,10 @@ def core_cluster() -> StubBroker:
 
 def reported(report: LoadReport, *, by: str | None = None) -> Message:
     """Return ``report`` as the shovel of box ``by`` delivers it; by default the box it is about."""
-    return said_by_box(encode_load(report), by or report.box)
+    return sent_by_box(encode_load(report), by or report.box)
 
 
-def said_by_box(message: Message, box: str = "oregon-retail-1") -> Message:
+def sent_by_box(message: Message, box: str = "oregon-retail-1") -> Message:
     """Return ``message`` as the shovel of ``box`` delivers it, with that shovel's user id."""
     properties = dataclasses.replace(message.properties, user_id=user_name("box", box))
     return dataclasses.replace(message, properties=properties)

@@ -71,7 +71,7 @@ class CoreCluster:
 
     def arrived(self, exchange: str) -> list[Message]:
         """Return all messages published to ``exchange`` so far, without ticks."""
-        new = self.broker.take(self.taps[exchange])
+        new = self.broker.pop_messages(self.taps[exchange])
         self.seen[exchange] += [m for m in new if m.properties.type != control.TICK]
         return self.seen[exchange]
 
@@ -82,7 +82,7 @@ class CoreCluster:
         return [control.decode_receipt(m) for m in self.arrived("receipts")]
 
     def ticks(self) -> list[Tick]:
-        found = self.broker.take(self.taps["postoffice"])
+        found = self.broker.pop_messages(self.taps["postoffice"])
         return [control.decode_tick(m) for m in found if m.properties.type == control.TICK]
 
     async def none_owed(self, router: Router) -> None:

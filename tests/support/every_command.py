@@ -127,22 +127,22 @@ WAYS: Final[Mapping[str, tuple[Callable[[], int], str, bool]]] = {
 
 def play(words: str, command: click.Command, way: str, folder: Path) -> tuple[int, str]:
     """Return the exit code and stderr of one command that meets one failure."""
-    said = folder / "said"
+    output = folder / "said"
     child = os.fork()
     if child == 0:
-        os._exit(_child(words, command, way, folder, said))
+        os._exit(_child(words, command, way, folder, output))
     _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status), said.read_text(errors="replace")
+    return os.waitstatus_to_exitcode(status), output.read_text(errors="replace")
 
 
-def _child(words: str, command: click.Command, way: str, folder: Path, said: Path) -> int:
+def _child(words: str, command: click.Command, way: str, folder: Path, file: Path) -> int:
     from operations.cli import cli
 
     signal.alarm(SECONDS)
     stdout, encoding, asks_help = WAYS[way]
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(stdout(), 1)
-    os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+    os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
     sys.stdout = _stream(1, encoding)
     sys.stderr = _stream(2, encoding)
     if asks_help:
@@ -191,8 +191,8 @@ def main(folder: Path) -> None:
     (folder / "fabric.json").write_text(dump_fabric(FABRIC))
     for words, command in commands():
         for way in WAYS:
-            code, said = play(words, command, way, folder)
-            sys.stdout.write(json.dumps([words, way, code, said]) + "\n")
+            code, output = play(words, command, way, folder)
+            sys.stdout.write(json.dumps([words, way, code, output]) + "\n")
             sys.stdout.flush()
 
 

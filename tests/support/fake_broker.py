@@ -43,7 +43,7 @@ class FakeBroker:
         self._deaf_to = deaf_to
         self.connections = 0
         # Bytes written of the latest ``says``, some of them perhaps still in the sockets.
-        self.said = 0
+        self.sent_bytes = 0
         self.ended = asyncio.Event()
         self.url = ""
 
@@ -98,10 +98,10 @@ class FakeBroker:
                     await self._say(writer)
 
     async def _say(self, writer: asyncio.StreamWriter) -> None:
-        self.said = 0
+        self.sent_bytes = 0
         for data in self._says():
             if data == HANG_UP:
                 raise ConnectionAbortedError
             writer.write(data)
             await writer.drain()
-            self.said += len(data)
+            self.sent_bytes += len(data)

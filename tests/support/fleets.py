@@ -23,31 +23,31 @@ def report(box: str = "b1", connections: int = 0, **fields: object) -> LoadRepor
 
 
 class Fleet:
-    """A brain and its input: ``says`` has each box's report, None for a silent box."""
+    """A scaler and its input: ``reports`` has each box's report, None for a silent box."""
 
     def __init__(self, plan: ScalingPlan = PLAN, *, now: float = 10_000.0) -> None:
         self.plan = plan
         self.scaler = Scaler("oregon", plan)
         self.now = now
-        self.says: dict[str, LoadReport | None] = {}
+        self.reports: dict[str, LoadReport | None] = {}
         self.born: dict[str, float] | None = {}
         self.zones: dict[str, str] = {}
         self.driver_well = True
 
     def add(self, *reports: LoadReport, age: float = 5000.0) -> None:
         for each in reports:
-            self.says[each.box] = each
+            self.reports[each.box] = each
             if self.born is not None:
                 self.born[each.box] = self.now - age
 
     def change(self, box: str, **fields: object) -> None:
-        said = self.says[box]
-        assert said is not None
-        self.says[box] = dataclasses.replace(said, **fields)  # type: ignore[arg-type]
+        report = self.reports[box]
+        assert report is not None
+        self.reports[box] = dataclasses.replace(report, **fields)  # type: ignore[arg-type]
 
     def hush(self, *boxes: str) -> None:
         for box in boxes:
-            self.says[box] = None
+            self.reports[box] = None
 
     def list(self) -> None:
         if self.born is None:
@@ -62,9 +62,9 @@ class Fleet:
     def second(self) -> Decision:
         """Let one second pass."""
         self.now += 1.0
-        for said in self.says.values():
-            if said is not None:
-                at = dataclasses.replace(said, sent_ms=int(self.now * 1000))
+        for report in self.reports.values():
+            if report is not None:
+                at = dataclasses.replace(report, sent_ms=int(self.now * 1000))
                 self.scaler.note_report(at, now=self.now)
         self.list()
         return self.scaler.decide(now=self.now, driver_well=self.driver_well)

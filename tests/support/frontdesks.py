@@ -40,7 +40,9 @@ class Frontdesk:
         return {
             "region": "oregon",
             "gateways": [{name: getattr(g, name) for name in g.__slots__} for g in gateways],
-            "alternates": [{"region": "x", "endpoints_url": desk.url} for desk in self.alternates],
+            "alternates": [
+                {"region": "x", "endpoints_url": frontdesk.url} for frontdesk in self.alternates
+            ],
             "retry_ms": 100,
         }
 
@@ -50,10 +52,10 @@ class Frontdesk:
 
 
 class _Endpoints(RequestHandler):
-    def initialize(self, desk: Frontdesk) -> None:
-        self.desk = desk
+    def initialize(self, frontdesk: Frontdesk) -> None:
+        self.frontdesk = frontdesk
 
     def get(self) -> None:
-        self.desk.asked += 1
-        self.set_status(200 if self.desk.boxes else 503)
-        self.write(orjson.dumps(self.desk.document()))
+        self.frontdesk.asked += 1
+        self.set_status(200 if self.frontdesk.boxes else 503)
+        self.write(orjson.dumps(self.frontdesk.document()))

@@ -398,8 +398,8 @@ async def opened_box(
         # Tests ask for histories more often than readers may.
         "history_rate": Rate(burst=1_000_000, per_second=1.0),
     }
-    told = GatewaySettings(name="box-1", **{**fast, **settings})
-    async with ENGINES[engine](told, table, store, broker.connect(), stop) as gateway:
+    of_box = GatewaySettings(name="box-1", **{**fast, **settings})
+    async with ENGINES[engine](of_box, table, store, broker.connect(), stop) as gateway:
         # After this, a data plane knows that there is room for readers.
         await gateway.core.refresh_metrics()
         # A recent time that no other router of the test has.

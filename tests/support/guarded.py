@@ -97,8 +97,8 @@ def opened(connection: pika.BlockingConnection) -> BlockingChannel:
 
 def publishes(exchange: str, key: str, body: bytes = b"{}", **properties: Any) -> Attempt:
     """Return an attempt to publish a message that waits for the broker's confirm."""
-    said = pika.BasicProperties(**properties)
-    return lambda channel: channel.basic_publish(exchange, key, body, said)
+    sent = pika.BasicProperties(**properties)
+    return lambda channel: channel.basic_publish(exchange, key, body, sent)
 
 
 @contextlib.contextmanager

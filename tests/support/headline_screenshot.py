@@ -33,7 +33,7 @@ pre {{ margin: 0 0 16px; padding: 12px 16px; background: #1e1f26; color: #e8e8ea
 pre, img {{ border-radius: 6px }}
 div {{ display: flex; gap: 16px }}
 img {{ width: 560px; display: block }}
-</style><pre>{said}</pre><div>{pages}</div>"""
+</style><pre>{command}</pre><div>{pages}</div>"""
 
 
 def main(state: Path) -> None:
@@ -44,7 +44,7 @@ def main(state: Path) -> None:
         shots = "".join(f'<img src="data:image/png;base64,{shot}">' for shot in taken[1])
         command = f"$ newsfabric publish {TOPIC} '{BODY}' --region oregon\n{taken[0]}"
         page = browser.new_page(viewport={"width": 1168, "height": 400})
-        page.set_content(PICTURE.format(said=html.escape(command), pages=shots))
+        page.set_content(PICTURE.format(command=html.escape(command), pages=shots))
         page.screenshot(path=FILE, full_page=True)
 
 

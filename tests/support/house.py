@@ -56,10 +56,10 @@ class House:
         return f"http://127.0.0.1:{self.service.port}"
 
     def published(self) -> list[Message]:
-        return self.client.take(self.tap)
+        return self.client.pop_messages(self.tap)
 
     def answer(self, message: Message, **fields: Any) -> None:
-        said: dict[str, Any] = {
+        found: dict[str, Any] = {
             "status": "routed",
             "region": "oregon",
             "router": "oregon-router-1",
@@ -68,7 +68,7 @@ class House:
         properties = message.properties
         assert properties.reply_to is not None
         receipt = control.encode_receipt(
-            Receipt(**(said | fields)),
+            Receipt(**(found | fields)),
             reply_to=properties.reply_to,
             correlation_id=properties.correlation_id,
         )

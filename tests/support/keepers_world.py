@@ -382,9 +382,9 @@ class Api:
                 queue = value["src-queue"]
                 made = {queue: QueueState(queue, value["src-queue-args"])}
                 source.change(queues=made | dict(source.held.queues))
-        said = {True: "running", False: "starting"}
+        states = {True: "running", False: "starting"}
         return {
-            name: ShovelState(name, said[self._world.says_running(self._broker, name)])
+            name: ShovelState(name, states[self._world.says_running(self._broker, name)])
             for name in found.held.shovels
         }
 

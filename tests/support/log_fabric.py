@@ -155,8 +155,8 @@ class Stores:
 class NotedHub(Hub):
     """A hub that records the numbers it was offered."""
 
-    def __init__(self, offered: set[Place], *told: Any, **clock: Any) -> None:
-        super().__init__(*told, **clock)
+    def __init__(self, offered: set[Place], *arguments: Any, **clock: Any) -> None:
+        super().__init__(*arguments, **clock)
         self._offered = offered
 
     def offer(self, envelope: Envelope, now: float) -> Publication | None:
@@ -338,10 +338,10 @@ class LogFabric:
     # The gateway.
 
     async def begin(self, left: LogsSnapshot | None = None) -> None:
-        told = GatewaySettings(name="box", region=HOME)
+        settings = GatewaySettings(name="box", region=HOME)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(gateway_core, "Hub", functools.partial(NotedHub, self.offered))
-            core = Core(told, TABLE, cast("Store", self.stores))
+            core = Core(settings, TABLE, cast("Store", self.stores))
         # The default clock was bound at import, before time was simulated.
         core.resumes.now = lambda: time.time()
         if left is None:

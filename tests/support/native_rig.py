@@ -146,7 +146,7 @@ async def attached(fake: FakeDataplane, plane: Plane, attachment: int = 1) -> Vi
 async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[NativeRig]:
     path = tmp_path / "control"
     store = CountingStore()
-    told = GatewaySettings(
+    settings = GatewaySettings(
         name="b",
         region="oregon",
         native=NativeSettings(socket=path),
@@ -156,8 +156,8 @@ async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
         tokens=TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER),
     )
     async with fake_dataplane(path) as fake:
-        plane = Plane(told, Path("/nowhere"), path)
-        core = Core(told, TABLE, store, plane)
+        plane = Plane(settings, Path("/nowhere"), path)
+        core = Core(settings, TABLE, store, plane)
         serving = DataplaneService(core, plane, HTTPServer(Application()), asyncio.Event())
         # The gate reads the revocations from the store.
         await core.authenticator.start()

@@ -44,7 +44,7 @@ NODE = NodeSeen(cluster="oregon/core", node="oregon-core-1", running=True, alarm
 LOAD = load(connections=30, deliveries_per_second=60.0, connects_per_second=2.0)
 
 
-class Told:
+class PlayedPicture:
     """A picture that receives reports from time 0 on, and is updated every quarter of a second."""
 
     def __init__(self, place: FrontdeskPlace = PLACE) -> None:
@@ -53,22 +53,22 @@ class Told:
         self.core = self.client = True
         self.picture.links(core=True, client=True, now=0.0)
 
-    def hear(self, *said: Report | LoadReport) -> list[bool]:
-        """Report ``said`` to the picture; return for each whether it was accepted."""
+    def hear(self, *reports: Report | LoadReport) -> list[bool]:
+        """Report ``reports`` to the picture; return for each whether it was accepted."""
         return [
             self.picture.load(one, self.now)
             if isinstance(one, LoadReport)
             else self.picture.report(one, self.now)
-            for one in said
+            for one in reports
         ]
 
-    def pass_by(self, seconds: float, *said: Report | LoadReport) -> None:
-        """Let time pass; ``said`` is reported again each second."""
+    def pass_by(self, seconds: float, *reports: Report | LoadReport) -> None:
+        """Let time pass; ``reports`` is reported again each second."""
         sent_ms = 1
         for step in range(round(seconds * 4)):
             if step % 4 == 0:
                 sent_ms += 1
-                self.hear(*(_later(one, round(self.now * 1000) + sent_ms) for one in said))
+                self.hear(*(_later(one, round(self.now * 1000) + sent_ms) for one in reports))
             self.now += 0.25
             self.update_events()
 
@@ -89,5 +89,5 @@ class Told:
         return [event["text"] for event in self.document(own=True)["events"]]
 
 
-def _later(said: Report | LoadReport, sent_ms: int) -> Report | LoadReport:
-    return dataclasses.replace(said, sent_ms=sent_ms)
+def _later(report: Report | LoadReport, sent_ms: int) -> Report | LoadReport:
+    return dataclasses.replace(report, sent_ms=sent_ms)

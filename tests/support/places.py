@@ -36,7 +36,7 @@ class RouterPlace:
     @contextlib.asynccontextmanager
     async def control_plane(self, **native: Any) -> AsyncIterator[Box]:
         """Run the next control plane, with a router that is up: its log is listed, and it ticks."""
-        told = GatewaySettings(
+        settings = GatewaySettings(
             name="box-1", region="oregon", drain_seconds=0.0, linger=0.2,
             native=NativeSettings(socket=self.socket, **native), **self.settings,
         )  # fmt: skip
@@ -44,7 +44,7 @@ class RouterPlace:
         await self.store.list_log(self.log)
         ticking = asyncio.create_task(self._tick())
         try:
-            async with running(told, TABLE, self.store, self.broker.connect(), stop) as gateway:
+            async with running(settings, TABLE, self.store, self.broker.connect(), stop) as gateway:
                 # After this, a data plane knows that there is room for readers.
                 await gateway.core.refresh_metrics()
                 ticking.cancel()

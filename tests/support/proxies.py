@@ -91,9 +91,9 @@ async def started(name: str, configuration: str, folder: Path, port: int) -> Asy
         if os.environ.get("CI"):
             pytest.fail(missing)
         pytest.skip(missing)
-    told = {"folder": str(folder), "file": str(folder / "configuration")}
+    fields = {"folder": str(folder), "file": str(folder / "configuration")}
     (folder / "configuration").write_text(configuration)
-    arguments = [part.format(**told) for part in _COMMANDS[name]]
+    arguments = [part.format(**fields) for part in _COMMANDS[name]]
     with (folder / "log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             program, *arguments, stdout=log, stderr=log, cwd=folder
@@ -108,14 +108,14 @@ async def started(name: str, configuration: str, folder: Path, port: int) -> Asy
 
 
 async def _until_open(
-    port: int, process: asyncio.subprocess.Process, said: Callable[[], str]
+    port: int, process: asyncio.subprocess.Process, output: Callable[[], str]
 ) -> None:
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
             except ConnectionRefusedError:
-                assert process.returncode is None, said()
+                assert process.returncode is None, output()
                 await asyncio.sleep(0.02)
             else:
                 writer.close()

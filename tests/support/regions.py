@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from clusters import said_by_box
+from clusters import sent_by_box
 from core_cluster import CoreCluster, running
 from gateways import Box, Reader, opened_box, until
 from signing import AUDIENCE, ISSUER, keys_file, token
@@ -96,10 +96,10 @@ async def opened_region(
     core = CoreCluster(broker := StubBroker(), broker.connect(), store, table)
     await core.open()
     keys = keys_file(folder)
-    told = TokenSettings(keys=keys, audience=AUDIENCE, issuer=ISSUER, leeway=0.0, cookie=cookie)
+    tokens = TokenSettings(keys=keys, audience=AUDIENCE, issuer=ISSUER, leeway=0.0, cookie=cookie)
     async with contextlib.AsyncExitStack() as stack:
         box = await stack.enter_async_context(
-            opened_box(engine, store=store, table=table, region=name, tokens=told, **settings)
+            opened_box(engine, store=store, table=table, region=name, tokens=tokens, **settings)
         )
         router = running(core, name=f"{name}-router-1", now_ms=clock_ms, epoch=clock_ms())
         await stack.enter_async_context(router)
@@ -124,7 +124,7 @@ async def forward(
 
     def take(delivery: Delivery) -> None:
         message = delivery.message
-        target.publish(destination, said_by_box(message) if destination == "upstream" else message)
+        target.publish(destination, sent_by_box(message) if destination == "upstream" else message)
         consumers[0].ack(delivery)
 
     consumers.append(await link.consumer(source.tap(exchange, key), take))

@@ -21,12 +21,12 @@ def once_per_run(
     The result is passed as JSON. If ``start`` raises, the next caller tries again.
     """
     run = folder_of_run(factory)
-    told = run / f"{name}.json"
+    file = run / f"{name}.json"
     with locked(run / f"{name}.lock"):
-        if not told.exists():
+        if not file.exists():
             made = start(factory.mktemp(name))
-            told.write_text(json.dumps(made), "utf-8")
-        value: dict[str, Any] = json.loads(told.read_text("utf-8"))
+            file.write_text(json.dumps(made), "utf-8")
+        value: dict[str, Any] = json.loads(file.read_text("utf-8"))
     return value
 
 

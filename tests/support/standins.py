@@ -62,8 +62,8 @@ def instead(
     killed = world.run("chaos", "kill", *names)
     assert killed.returncode == 0, killed.stderr
     program = program_of(layout_of(world), names[0])
-    told = (*program.variables, *(variables or {}).items())
-    program = dataclasses.replace(program, variables=told)
+    environment = (*program.variables, *(variables or {}).items())
+    program = dataclasses.replace(program, variables=environment)
     with running(world, program, limits=limits, **options):
         if ready:
             _await_ready(program)

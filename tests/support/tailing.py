@@ -19,17 +19,17 @@ class Tail:
             *("tail", *topics, "--region", region, "--count", str(count)),
             *("--timeout", "120", "--json", *options),
         )
-        self._said: list[str] = []
+        self._lines: list[str] = []
         self._printed: list[str] = []
         self._subscribed = threading.Event()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
-        assert self._subscribed.wait(90), f"tail never subscribed: {self._said}"
+        assert self._subscribed.wait(90), f"tail never subscribed: {self._lines}"
 
     def _listen(self) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            self._said.append(line)
+            self._lines.append(line)
             if "subscribed" in line:
                 self._subscribed.set()
 
@@ -49,5 +49,5 @@ class Tail:
         assert self.process.stderr is not None
         self.process.stdout.close()
         self.process.stderr.close()
-        assert code == 0, f"tail ended with {code}: {self._said}"
+        assert code == 0, f"tail ended with {code}: {self._lines}"
         return [json.loads(line) for line in self._printed]

@@ -65,9 +65,9 @@ def test_canaries_need_no_rights_of_routers_but_brokers_give_publishers_none() -
     assert operator("ada").topic_permissions() == []
     table = TopicTable([TopicPolicy(pattern="#")], [rights])
     assert table.may_publish("cms", CANARY_TOPIC)
-    said = " ".join((ROOT / "docs" / "publishing.md").read_text().split())
-    assert f"for the topic `{CANARY_TOPIC}`" in said
-    assert "A publisher's broker user may only where its `topics` match it" in said
+    text = " ".join((ROOT / "docs" / "publishing.md").read_text().split())
+    assert f"for the topic `{CANARY_TOPIC}`" in text
+    assert "A publisher's broker user may only where its `topics` match it" in text
 
 
 def test_definitions_hold_a_user_for_each_publisher_and_no_password() -> None:

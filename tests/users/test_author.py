@@ -113,9 +113,9 @@ def topic() -> str:
 @pytest.fixture
 async def browser(used: UsersWorld, script: str, topic: str) -> AsyncIterator[BrowserContext]:
     """Yield a browser whose pages are on the author's site."""
-    told = {"endpoints": used.region("oregon")["endpoints_url"], "topic": topic}
+    settings = {"endpoints": used.region("oregon")["endpoints_url"], "topic": topic}
     page = (
-        f"<!doctype html><div id='app'></div><script>Object.assign(window, {json.dumps(told)})"
+        f"<!doctype html><div id='app'></div><script>Object.assign(window, {json.dumps(settings)})"
         "</script><script src='/app.js'></script>"
     )
     sockets = bind_sockets(0, "127.0.0.1")

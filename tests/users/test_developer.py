@@ -50,9 +50,9 @@ def test_a_headline_crosses_the_fabric_by_the_readmes_commands(
     environ = {"PYTHONPATH": str(unpacked)}
     where = "import newsfabric; print(newsfabric.__file__)"
     assert printed([sys.executable, "-c", where], unpacked, environ).startswith(str(unpacked))
-    said = printed(["bash", "-c", script], unpacked, environ)
+    output = printed(["bash", "-c", script], unpacked, environ)
     # In any order: tail is in the background. A message of an earlier test may be the last.
-    (pushed,) = (json.loads(line) for line in said.splitlines() if line.startswith("{"))
+    (pushed,) = (json.loads(line) for line in output.splitlines() if line.startswith("{"))
     assert pushed["topic"] == "news.breaking"
-    assert re.search(r"^[0-9a-f-]{36}$", said, re.MULTILINE)
-    assert "oregon" in said
+    assert re.search(r"^[0-9a-f-]{36}$", output, re.MULTILINE)
+    assert "oregon" in output

@@ -66,8 +66,8 @@ def publish(
     mandatory: bool = False,
     **properties: str,
 ) -> None:
-    said = pika.BasicProperties(**properties)
-    to.basic_publish(exchange, topic, b"{}", said, mandatory=mandatory)
+    sent = pika.BasicProperties(**properties)
+    to.basic_publish(exchange, topic, b"{}", sent, mandatory=mandatory)
 
 
 @pytest.mark.promise("C1", "C2")

@@ -65,18 +65,18 @@ impl Target {
 
 /// A gateway, and its share of the readers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Gateway {
+pub struct WeightedGateway {
     /// The address at which the gateway listens for readers.
     pub target: Target,
     /// The weight, relative to the others'.
     pub weight: f64,
 }
 
-/// The content of a reply.
+/// The content of a frontdesk's reply.
 #[derive(Debug, PartialEq)]
-pub struct Offer {
+pub struct GatewayOffer {
     /// Gateways that readers of a crowd may connect to.
-    pub gateways: Vec<Gateway>,
+    pub gateways: Vec<WeightedGateway>,
     /// The number of other gateways: not on loopback, or not over plain WebSocket.
     pub foreign: usize,
     /// The pause in milliseconds before the next request.
@@ -84,10 +84,10 @@ pub struct Offer {
 }
 
 /// Reads a reply; `own`: its gateways may be anywhere.
-pub fn parse(body: &[u8], own: bool) -> Offer {
+pub fn parse(body: &[u8], own: bool) -> GatewayOffer {
     const MARK: &[u8] = b"\"websocket_url\":\"";
     let retry_ms = number_after(b"\"retry_ms\":", body).unwrap_or(1000);
-    let mut offer = Offer { gateways: Vec::new(), foreign: 0, retry_ms };
+    let mut offer = GatewayOffer { gateways: Vec::new(), foreign: 0, retry_ms };
     let mut rest = body;
     while let Some(at) = rest.windows(MARK.len()).position(|window| window == MARK) {
         rest = &rest[at + MARK.len()..];
@@ -96,7 +96,7 @@ pub fn parse(body: &[u8], own: bool) -> Offer {
         let entry = &rest[..end];
         let url = entry.split(|&byte| byte == b'"').next().unwrap_or_default();
         match Target::of(&String::from_utf8_lossy(url), "ws://", own) {
-            Ok(target) => offer.gateways.push(Gateway { target, weight: weight_of(entry) }),
+            Ok(target) => offer.gateways.push(WeightedGateway { target, weight: weight_of(entry) }),
             Err(_) => offer.foreign += 1,
         }
     }
@@ -113,7 +113,7 @@ fn weight_of(entry: &[u8]) -> f64 {
 }
 
 /// Takes one of `gateways` out, drawn by weight; None when there is none left.
-pub fn draw(gateways: &mut Vec<Gateway>, dice: &mut Dice) -> Option<Gateway> {
+pub fn draw(gateways: &mut Vec<WeightedGateway>, dice: &mut Dice) -> Option<WeightedGateway> {
     let all: f64 = gateways.iter().map(|gateway| gateway.weight).sum();
     let mut left = dice.share() * all;
     let last = gateways.len().checked_sub(1)?;
@@ -150,9 +150,9 @@ mod tests {
         {"sockjs_url":"http://127.0.0.1:1/sockjs","websocket_url":"ws://127.0.0.1:17143/websocket","sse_url":"x","weight":0.25}],
         "alternates":[],"ttl":5,"retry_ms":2000}"#;
 
-    fn gateway(port: u16, weight: f64) -> Gateway {
+    fn gateway(port: u16, weight: f64) -> WeightedGateway {
         let at = SocketAddrV4::new([127, 0, 0, 1].into(), port);
-        Gateway { target: Target { at, path: "/websocket".into() }, weight }
+        WeightedGateway { target: Target { at, path: "/websocket".into() }, weight }
     }
 
     #[test]
@@ -166,8 +166,8 @@ mod tests {
     #[test]
     fn the_gateways_of_an_answer_are_found_with_their_weights() {
         let gateways = vec![gateway(17149, 0.75), gateway(17143, 0.25)];
-        assert_eq!(parse(ANSWER, false), Offer { gateways, foreign: 0, retry_ms: 2000 });
-        let none = Offer { gateways: vec![], foreign: 0, retry_ms: 5 };
+        assert_eq!(parse(ANSWER, false), GatewayOffer { gateways, foreign: 0, retry_ms: 2000 });
+        let none = GatewayOffer { gateways: vec![], foreign: 0, retry_ms: 5 };
         assert_eq!(parse(br#"{"gateways":[],"retry_ms":5}"#, false), none);
     }
 
@@ -184,8 +184,8 @@ mod tests {
     #[test]
     fn a_target_is_an_address_on_loopback_unless_it_is_ones_own() {
         let of = |url: &str, own| Target::of(url, "http://", own);
-        let desk = Target { at: "127.0.0.1:18100".parse().unwrap(), path: String::new() };
-        assert_eq!(of("http://localhost:18100", false), Ok(desk));
+        let frontdesk = Target { at: "127.0.0.1:18100".parse().unwrap(), path: String::new() };
+        assert_eq!(of("http://localhost:18100", false), Ok(frontdesk));
         assert_eq!(of("http://10.0.0.1/a", true).map(|target| target.path), Ok("/a".into()));
         let refused = of("http://10.0.0.1:80", false);
         assert_eq!(refused, Err("10.0.0.1 is not loopback: it needs --i-own-this-target".into()));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn each_gateway_is_drawn_as_often_as_its_weight_says_and_once() {
+    fn each_gateway_is_drawn_by_its_weight_and_once() {
         let gateways = parse(ANSWER, false).gateways;
         let mut dice = Dice::new(7);
         let mut first = 0;

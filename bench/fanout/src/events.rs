@@ -2,12 +2,12 @@
 
 /// The received part of one reader's stream that isn't a whole event yet.
 pub struct EventStream {
-    body: Body,
+    body: EventBody,
     /// The text without the framing of chunks.
     text: Vec<u8>,
 }
 
-enum Body {
+enum EventBody {
     /// Not chunked: the body ends with the connection.
     Plain,
     /// Chunked (RFC 9112 section 7.1): the received part of the line that has the size of the next chunk.
@@ -20,25 +20,28 @@ impl EventStream {
     /// The stream that follows the reply's `head`, which is in lower case.
     pub fn after(head: &str) -> Self {
         let chunked = head.contains("\r\ntransfer-encoding: chunked");
-        Self { body: if chunked { Body::Line(Vec::new()) } else { Body::Plain }, text: Vec::new() }
+        Self {
+            body: if chunked { EventBody::Line(Vec::new()) } else { EventBody::Plain },
+            text: Vec::new(),
+        }
     }
 
     /// Takes the next bytes; calls `on_event` with the fields of each event that is now whole and has data.
-    pub fn take(&mut self, data: &[u8], mut on_event: impl FnMut(&[u8])) {
+    pub fn feed(&mut self, data: &[u8], mut on_event: impl FnMut(&[u8])) {
         self.unpack(data);
-        let (mut event, mut line, mut says) = (0, 0, false);
+        let (mut event, mut line, mut has_data) = (0, 0, false);
         while let Some(length) = self.text[line..].iter().position(|&byte| byte == b'\n') {
             let (start, end) = (line, line + length);
             line = end + 1;
             match &self.text[start..end] {
                 b"" | b"\r" => {
                     // A block without data is no event: a comment, or an id alone.
-                    if says {
+                    if has_data {
                         on_event(&self.text[event..start]);
                     }
-                    (event, says) = (line, false);
+                    (event, has_data) = (line, false);
                 }
-                field => says |= field.starts_with(b"data:"),
+                field => has_data |= field.starts_with(b"data:"),
             }
         }
         self.text.drain(..event);
@@ -48,29 +51,29 @@ impl EventStream {
     fn unpack(&mut self, mut data: &[u8]) {
         while !data.is_empty() {
             match &mut self.body {
-                Body::Plain => {
+                EventBody::Plain => {
                     self.text.extend_from_slice(data);
                     return;
                 }
-                Body::Line(line) => {
+                EventBody::Line(line) => {
                     let end = data.iter().position(|&byte| byte == b'\n');
                     line.extend_from_slice(&data[..end.unwrap_or(data.len())]);
                     let Some(end) = end else { return };
                     data = &data[end + 1..];
                     // A chunk itself ends with a line end, which is an empty line here.
                     if let Some(size) = chunk_size(line) {
-                        self.body = Body::Chunk(size);
+                        self.body = EventBody::Chunk(size);
                     } else {
                         line.clear();
                     }
                 }
-                Body::Chunk(left) => {
+                EventBody::Chunk(left) => {
                     let (mine, rest) = data.split_at(data.len().min(*left));
                     self.text.extend_from_slice(mine);
                     *left -= mine.len();
                     data = rest;
                     if *left == 0 {
-                        self.body = Body::Line(Vec::new());
+                        self.body = EventBody::Line(Vec::new());
                     }
                 }
             }
@@ -100,7 +103,7 @@ mod tests {
         let mut stream = EventStream::after(head);
         let mut found = Vec::new();
         for piece in pieces {
-            stream.take(piece, |event| found.push(String::from_utf8_lossy(event).into_owned()));
+            stream.feed(piece, |event| found.push(String::from_utf8_lossy(event).into_owned()));
         }
         found
     }
@@ -112,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_is_no_event() {
+    fn a_block_without_data_is_no_event() {
         let text = b":\n\nretry: 2000\n\nid: 1\n\n:\ndata: a\n\n";
         assert_eq!(events(PLAIN, &[text]), [":\ndata: a\n"]);
     }

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_says_is_masked() {
+    fn a_frame_of_a_client_is_masked() {
         // RFC 6455 section 5.7: "Hello".
         let hello = [0x81, 0x85, 0x37, 0xFA, 0x21, 0x3D, 0x7F, 0x9F, 0x4D, 0x51, 0x58];
         assert_eq!(masked(0x81, b"Hello", [0x37, 0xFA, 0x21, 0x3D]), hello);

@@ -11,7 +11,7 @@ from topic_lines import Topics, each_line
 TOPICS = Topics()
 
 
-class Listener(WSListener):
+class PicowsReader(WSListener):
     """The connection of one reader."""
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
@@ -33,7 +33,9 @@ def publish(topic: str, payload: str) -> None:
 
 async def main() -> None:
     """Serve the port of the first argument until standard input ends."""
-    await ws_create_server(lambda _request: Listener(), "127.0.0.1", int(sys.argv[1]), backlog=1024)
+    await ws_create_server(
+        lambda _request: PicowsReader(), "127.0.0.1", int(sys.argv[1]), backlog=1024
+    )
     await each_line(publish)
 
 

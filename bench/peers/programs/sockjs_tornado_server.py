@@ -14,7 +14,7 @@ from tornado.websocket import WebSocketClosedError
 TOPICS = Topics()
 
 
-class Connection(SockJSConnection):
+class SockJsReader(SockJSConnection):
     """The connection of one reader."""
 
     def on_message(self, topic: str) -> None:
@@ -40,7 +40,7 @@ def publish(topic: str, payload: str) -> None:
 
 async def main() -> None:
     """Serve the port of the first argument until standard input ends."""
-    router = SockJSRouter(Connection, "/sockjs", {"heartbeat_delay": 600})
+    router = SockJSRouter(SockJsReader, "/sockjs", {"heartbeat_delay": 600})
     Application(router.urls).listen(int(sys.argv[1]), "127.0.0.1", backlog=1024)
     await each_line(publish)
 

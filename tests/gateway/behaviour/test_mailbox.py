@@ -344,7 +344,7 @@ async def test_only_what_is_ones_own_and_well_formed_can_be_marked(
         assert codes == [code for _, code in REFUSED]
         error = await stranger.ask(action=kind, topic=TOPIC, id=SOME_ID)
         assert error["code"] == 101
-    assert oregon.box.broker.take(upstream) == []
+    assert oregon.box.broker.pop_messages(upstream) == []
 
 
 @pytest.mark.promise("M4")

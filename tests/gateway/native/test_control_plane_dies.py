@@ -25,7 +25,7 @@ from dataplanes import (
 )
 from gateways import RawSocket, Reader, settle
 
-from bench.soak.messages import TABLE, Router, line_of
+from bench.soak.messages import TABLE, NumberingRouter, line_of
 from bench.soak.processes import ControlPlane
 from gateway.native import commands
 from gateway.native.table import MAGIC, VERSION, CommandKind
@@ -44,7 +44,7 @@ class DyingControlPlanes:
 
     def __init__(self, plane: Dataplane, folder: Path) -> None:
         self.plane, self.folder = plane, folder
-        self.router, self.store = Router(), SqliteStore(folder / "store.sqlite", TABLE)
+        self.router, self.store = NumberingRouter(), SqliteStore(folder / "store.sqlite", TABLE)
         self.control: list[ControlPlane] = []
         self.bodies = 0
 

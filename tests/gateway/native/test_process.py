@@ -20,7 +20,7 @@ import pytest
 import websockets
 from gateways import Reader, settle
 
-from bench.soak.messages import Router
+from bench.soak.messages import NumberingRouter
 from newsfabric import topology
 from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.amqp.link import connect
@@ -97,7 +97,7 @@ class Feed:
 
     def __init__(self, store: Store, publisher: ConfirmingPublisher) -> None:
         self.store, self._publisher = store, publisher
-        self._router = Router()
+        self._router = NumberingRouter()
 
     async def begin(self) -> None:
         """List the router's log, and tick."""

@@ -32,10 +32,10 @@ async def test_who_waits_for_brokers_hears_which_begin_and_now_and_then_what_is_
         layout = lay_out(WorldOptions(port_base=22400), tmp_path / "world")
         running: Any = Mock(layout=Mock(wraps=layout, epmd_port=epmd.getsockname()[1]))
         running.layout.regions = layout.regions
-        with progress() as told, pytest.raises(WorldError, match=r"not ready after 1 s:\n"):
-            await bring_up(running, told, seconds=1.0)
-    said = capsys.readouterr().err.splitlines()
+        with progress() as shown, pytest.raises(WorldError, match=r"not ready after 1 s:\n"):
+            await bring_up(running, shown, seconds=1.0)
+    output = capsys.readouterr().err.splitlines()
     for broker in layout.brokers():
-        assert f"waiting for the broker {broker.name}" in said
+        assert f"waiting for the broker {broker.name}" in output
         late = rf"after \d+ s: {broker.name} doesn't answer"
-        assert any(re.fullmatch(late, line) for line in said)
+        assert any(re.fullmatch(late, line) for line in output)

@@ -44,12 +44,12 @@ def test_a_broker_with_a_broken_file_does_not_start_and_says_why(
     text, why = BROKEN[fault]
     monkeypatch.setattr(evaluated, "EXPRESSIONS", text)
     with (
-        pytest.raises(WorldError, match=r"node died \(1\)") as said,
+        pytest.raises(WorldError, match=r"node died \(1\)") as error,
         LocalNode(tmp_path, rabbitmq_home),
     ):
         pytest.fail("it runs")
-    assert str(tmp_path / "node" / evaluated.FILE) in str(said.value)
-    assert why in str(said.value)
+    assert str(tmp_path / "node" / evaluated.FILE) in str(error.value)
+    assert why in str(error.value)
 
 
 def evaluates(home: RabbitmqHome, file: Path) -> tuple[int, str]:
@@ -74,8 +74,8 @@ def test_a_file_may_have_any_name_and_must_be_there(
     rabbitmq_home: RabbitmqHome, tmp_path: Path
 ) -> None:
     file = tmp_path / 'a "folder\'s" file\\n.eval'
-    code, said = evaluates(rabbitmq_home, file)
-    assert (code, "enoent" in said, "began" in said) == (1, True, False)
+    code, output = evaluates(rabbitmq_home, file)
+    assert (code, "enoent" in output, "began" in output) == (1, True, False)
     file.write_text("true = 1 < 2.\n")
     assert evaluates(rabbitmq_home, file) == (0, "began")
 

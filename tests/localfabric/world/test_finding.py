@@ -29,22 +29,22 @@ def state(tmp_path: Path) -> Path:
 
 def test_a_world_that_is_ready_is_there_at_once(state: Path) -> None:
     make_folder(state, notes(ready=True, keeper=None))
-    said: list[str] = []
-    assert ready_layout(state, said.append).paths.state == state
-    assert said == []
+    seen: list[str] = []
+    assert ready_layout(state, seen.append).paths.state == state
+    assert seen == []
 
 
 def test_a_world_that_is_being_started_is_waited_for_and_said_so_once(state: Path) -> None:
     make_folder(state, notes(ready=False, keeper=SELF))
-    said: list[str] = []
+    seen: list[str] = []
 
     def say(text: str) -> None:
-        said.append(text)
+        seen.append(text)
         # `up` writes this once its canaries have arrived.
         threading.Timer(0.3, write_notes, (state, notes(ready=True, keeper=None))).start()
 
     assert ready_layout(state, say).paths.state == state
-    assert said == [f"waiting for the world in {state} to be ready"]
+    assert seen == [f"waiting for the world in {state} to be ready"]
 
 
 def test_a_world_whose_start_was_killed_is_not_waited_for(state: Path) -> None:

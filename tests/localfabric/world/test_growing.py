@@ -132,9 +132,9 @@ def test_with_scalers_there_are_two_a_region_which_are_parts_of_the_world() -> N
     (program,) = (
         p for p in region_programs(layout, layout.regions[0]) if p.name == "oregon-scaler-2"
     )
-    told = dict(zip(program.command[4::2], program.command[5::2], strict=True))
-    assert (told["--least"], told["--most"], told["--per-box"]) == ("1", "6", "50")
-    assert (told["--driver"], told["--world"]) == ("world", "/tmp/w")
+    options = dict(zip(program.command[4::2], program.command[5::2], strict=True))
+    assert (options["--least"], options["--most"], options["--per-box"]) == ("1", "6", "50")
+    assert (options["--driver"], options["--world"]) == ("world", "/tmp/w")
     gateways = [
         p for p in region_programs(layout, layout.regions[0]) if p.name.endswith("-gateway")
     ]

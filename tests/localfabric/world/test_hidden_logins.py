@@ -29,16 +29,16 @@ def logged(home: RabbitmqHome, folder: Path, *expressions: str) -> str:
     """Return the log of an Erlang without RabbitMQ that evaluates our file and ``expressions``."""
     file = folder / FILE
     file.write_text(EXPRESSIONS)
-    said = folder / "said.log"
+    log = folder / "said.log"
     lines = "formatter => {logger_formatter, #{single_line => false}}"
-    to = f'logger:add_handler(to, logger_std_h, #{{config => #{{file => "{said}"}}, {lines}}})'
+    to = f'logger:add_handler(to, logger_std_h, #{{config => #{{file => "{log}"}}, {lines}}})'
     done = ", ".join([to, *expressions, "logger_std_h:filesync(to)", "halt(0)"])
     environment = {**os.environ, **home.environment, "ERL_AFLAGS": erl_flags(file)}
     subprocess.run(
         ["erl", "-noshell", "-eval", f"{done}."],
         env=environment, check=True, capture_output=True, timeout=60,
     )  # fmt: skip
-    return said.read_text()
+    return log.read_text()
 
 
 def test_the_logins_of_uris_are_hidden_in_whatever_is_logged(

@@ -65,10 +65,10 @@ def test_programs_reach_the_store_of_their_own_region() -> None:
     own = "127.0.0.1:18204,127.0.0.1:18206,127.0.0.1:18208"
     others = "127.0.0.1:18104,127.0.0.1:18106,127.0.0.1:18108"
     assert layout.store_url(dublin) == f"cassandra://{own},{others}/newsfabric?dc=dublin"
-    told = [p.command for p in region_programs(layout, dublin) if "--store" in p.command]
+    commands = [p.command for p in region_programs(layout, dublin) if "--store" in p.command]
     readers = [service for service in dublin.services if KINDS[service.kind].store]
-    assert len(told) == len(readers) + len(dublin.boxes)
-    assert all(layout.store_url(dublin) in command for command in told)
+    assert len(commands) == len(readers) + len(dublin.boxes)
+    assert all(layout.store_url(dublin) in command for command in commands)
 
 
 @pytest.mark.parametrize("options", [{"store_nodes": 2}, {"store": "oracle"}])
@@ -167,7 +167,7 @@ def test_an_agent_is_told_every_core_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "error"),
     [
         ({"regions": ("Oregon",)}, "no region name"),
         ({"regions": ("a", "a")}, "named twice"),
@@ -178,8 +178,8 @@ def test_an_agent_is_told_every_core_node() -> None:
         ({"port_base": 65500}, "port base: 65500 is not in"),
     ],
 )
-def test_a_world_that_cannot_be_is_refused(wrong: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_a_world_that_cannot_be_is_refused(wrong: dict[str, object], error: str) -> None:
+    with pytest.raises(ConfigError, match=error):
         WorldOptions(**wrong)  # type: ignore[arg-type]
 
 

@@ -134,10 +134,10 @@ def test_other_stores_are_wired_straight(layout: WorldLayout) -> None:
 
 def test_toxiproxy_is_told_of_every_proxy() -> None:
     layout = _stored("oregon", "dublin")
-    told = json.loads(configuration(layout.proxies))
-    assert {entry["listen"] for entry in told} == {f"{p.host}:{p.port}" for p in layout.proxies}
-    assert len(told) == len(layout.proxies)
-    assert all(entry["enabled"] for entry in told)
+    document = json.loads(configuration(layout.proxies))
+    assert {entry["listen"] for entry in document} == {f"{p.host}:{p.port}" for p in layout.proxies}
+    assert len(document) == len(layout.proxies)
+    assert all(entry["enabled"] for entry in document)
 
 
 def test_toxiproxy_is_the_one_that_is_named_or_in_the_checkout_or_on_the_path(

@@ -228,7 +228,7 @@ def test_the_erlang_found_here_runs_and_knows_that_rabbitmq(tmp_path: Path) -> N
     # Not by rabbitmqctl: each of its commands leaves an epmd behind where none was running.
     ask = "application:load(rabbit), {ok, V} = application:get_key(rabbit, vsn), io:put_chars(V)"
     (rabbit,) = (home.sbin.parent / "plugins").glob(f"rabbit-{home.version}*/ebin")
-    told = subprocess.run(
+    output = subprocess.run(
         ["erl", "-noinput", "-pa", rabbit, "-eval", f"{ask}, halt()."],
         env={**os.environ, **home.environment, "HOME": str(tmp_path)},
         capture_output=True,
@@ -236,7 +236,7 @@ def test_the_erlang_found_here_runs_and_knows_that_rabbitmq(tmp_path: Path) -> N
         check=False,
         timeout=30,
     )
-    assert (told.returncode, told.stdout) == (0, home.version), told.stderr
+    assert (output.returncode, output.stdout) == (0, home.version), output.stderr
     assert os.access(home.epmd, os.X_OK)
 
 

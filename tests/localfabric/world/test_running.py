@@ -19,7 +19,7 @@ OPTIONS = WorldOptions(regions=("oregon",))
 TELLS = "import json, os; print(json.dumps(dict(os.environ)), flush=True)"
 
 
-def told(state: Path, notes: Notes) -> dict[str, str]:
+def environment_of(state: Path, notes: Notes) -> dict[str, str]:
     """Return the environment of a service that is started in the world of ``notes``."""
     layout = lay_out(OPTIONS, state)
     running = Running(layout, notes, {})
@@ -43,7 +43,7 @@ def test_what_is_healed_keeps_the_engine_that_the_world_was_started_with(
     monkeypatch.setenv("NEWSFABRIC_GATEWAY_ENGINE", "native")
     monkeypatch.setenv("NEWSFABRIC_DATAPLANE", "/elsewhere")
     monkeypatch.setenv("NEWSFABRIC_LOG_FORMAT", "text")
-    found = told(tmp_path / "world", notes)
+    found = environment_of(tmp_path / "world", notes)
     assert engine_variables(found) == {
         "NEWSFABRIC_GATEWAY_ENGINE": "tornado",
         "NEWSFABRIC_DATAPLANE": "/elsewhere",

@@ -84,8 +84,8 @@ def test_every_service_logs_in_as_a_user_of_its_own_whose_password_is_in_a_file(
         users[program.name] = login.username
         assert login.password == secrets[login.username]
         assert (layout.paths.users / login.username).stat().st_mode & 0o777 == 0o600
-        said = " ".join((*program.command, *(word for pair in program.variables for word in pair)))
-        assert not any(secret in said for secret in secrets.values())
+        text = " ".join((*program.command, *(word for pair in program.variables for word in pair)))
+        assert not any(secret in text for secret in secrets.values())
     assert users == {
         f"{region.name}-shovels": f"keeper.{region.name}",
         f"{region.name}-router-1": f"router.{region.name}",

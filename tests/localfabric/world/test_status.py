@@ -140,10 +140,10 @@ def test_shovels_are_listed_by_the_place_they_run_at() -> None:
 
 
 def test_a_shovel_is_shown_with_the_age_of_its_canary() -> None:
-    said = {"name": "publish.oregon.1", "canary_age_ms": 412, "restarts": 1}
+    fields = {"name": "publish.oregon.1", "canary_age_ms": 412, "restarts": 1}
     shovels = document(
         shovels={"oregon/core": {"publish.oregon.1": ShovelState("publish.oregon.1", "running")}},
-        canaries={"oregon/core": {"publish.oregon.1": said}},
+        canaries={"oregon/core": {"publish.oregon.1": fields}},
     )["shovels"]
     assert isinstance(shovels, list)
     (found,) = (s for s in shovels if s["name"] == "publish.oregon.1")

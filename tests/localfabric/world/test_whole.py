@@ -36,8 +36,8 @@ def test_what_is_wrong_is_the_first_reason_of_each_region() -> None:
     "late", [{"canary_age_ms": 3001}, {"canary_age_ms": None}, {"state": "unknown"}]
 )
 def test_a_shovel_of_the_own_region_brings_canaries(late: dict[str, Any]) -> None:
-    said = ["oregon/core/s brings no canary yet"]
-    assert wrong(region("oregon", shovels=[shovel("s", **late)])) == said
+    found = ["oregon/core/s brings no canary yet"]
+    assert wrong(region("oregon", shovels=[shovel("s", **late)])) == found
     # The shovels of another region are the business of that region's board.
     assert wrong(region("oregon"), region("dublin", shovels=[shovel("s", **late)])) == []
 
@@ -56,14 +56,14 @@ class Looks:
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole, "_LOOK_EVERY", 0.001)
+    monkeypatch.setattr(whole, "_CHECK_EVERY", 0.001)
 
 
 def test_it_is_waited_until_nothing_was_wrong_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole, "SURE", 0.0)
-    looks, said = Looks(["a", "b"], ["a", "b"], ["b"], []), list[str]()
-    asyncio.run(await_whole(looks, said.append, seconds=60.0))
-    assert said == ["waiting: a, and 1 more", "waiting: b"]
+    looks, lines = Looks(["a", "b"], ["a", "b"], ["b"], []), list[str]()
+    asyncio.run(await_whole(looks, lines.append, seconds=60.0))
+    assert lines == ["waiting: a, and 1 more", "waiting: b"]
     assert looks.looked == 4
 
 

@@ -41,16 +41,16 @@ def folder(tmp_path: Path) -> Folder:
 
 def issue(folder: Folder, *names: str, at: datetime.datetime = NOW, **changes: Any) -> str:
     """Issue a certificate; return why it was made again; empty: it wasn't."""
-    told = {"roles": ["server"], "lifetime": 90 * DAY, "before": 30 * DAY} | changes
-    return folder.issue([HOST, *names], told.pop("roles"), now=at, **told).why
+    options = {"roles": ["server"], "lifetime": 90 * DAY, "before": 30 * DAY} | changes
+    return folder.issue([HOST, *names], options.pop("roles"), now=at, **options).why
 
 
 def files_of(path: Path) -> dict[str, bytes]:
     return {str(one): one.read_bytes() for one in path.rglob("*") if one.is_file()}
 
 
-def wrong(path: Path, at: datetime.datetime = NOW, **told: Any) -> tuple[str, ...]:
-    settings = {"authorities": None, "key": None, "hosts": (), "before": 30 * DAY} | told
+def wrong(path: Path, at: datetime.datetime = NOW, **options: Any) -> tuple[str, ...]:
+    settings = {"authorities": None, "key": None, "hosts": (), "before": 30 * DAY} | options
     return check(path, now=at, **settings).wrong
 
 
@@ -222,8 +222,8 @@ def test_what_is_no_time_is_refused(text):
 
 def test_times_are_days_and_hours():
     assert (duration("90d"), duration("36h")) == (90 * DAY, 1.5 * DAY)
-    told = [in_words(left) for left in (2 * DAY, 1.9 * DAY, 0 * DAY, -DAY)]
-    assert told == ["2 days", "45 hours", "no time", "no time"]
+    texts = [in_words(left) for left in (2 * DAY, 1.9 * DAY, 0 * DAY, -DAY)]
+    assert texts == ["2 days", "45 hours", "no time", "no time"]
 
 
 def test_a_check_names_each_thing_that_is_wrong(folder, tmp_path):
@@ -317,8 +317,8 @@ def test_the_command_makes_shows_checks_and_fails_in_one_line(tmp_path):
     issued = str(tmp_path / "certs" / "issued" / HOST / "cert.pem")
     trusted = ["--ca", str(tmp_path / "certs" / "ca.pem")]
     assert run("check", issued, *trusted, "--host", "10.0.1.5")[0] == 0
-    code, told = run("check", issued, *trusted, "--host", "10.0.1.6", "--json")
-    assert (code, told["checked"][0]["good"]) == (1, False)
+    code, output = run("check", issued, *trusted, "--host", "10.0.1.6", "--json")
+    assert (code, output["checked"][0]["good"]) == (1, False)
     assert run("check", issued, "--before", "soon")[0] == 2
 
 
@@ -393,8 +393,8 @@ def test_a_folder_that_is_lost_begins_with_what_hosts_trust(folder, tmp_path, ro
 
 def test_a_hosts_own_certificate_is_no_authority(folder, tmp_path):
     file = tmp_path / "issued" / HOST / "cert.pem"
-    told = ["certs", "recover", str(file), "--folder", str(tmp_path / "new")]
-    refused = CliRunner().invoke(cli, told)
+    command = ["certs", "recover", str(file), "--folder", str(tmp_path / "new")]
+    refused = CliRunner().invoke(cli, command)
     assert refused.exit_code == 1
     assert refused.output == "error: that is no ca.pem of a host: not all in it are authorities\n"
     assert not (tmp_path / "new").exists()
@@ -402,8 +402,8 @@ def test_a_hosts_own_certificate_is_no_authority(folder, tmp_path):
 
 def test_a_folder_begins_anew_with_the_authority_that_is_named_alone(folder, tmp_path):
     bundle = str(tmp_path / "ca.pem")
-    said = CliRunner().invoke(cli, ["certs", "show", "--folder", str(tmp_path)]).output
-    ours = said.strip().rpartition("SHA-256 ")[2]
+    output = CliRunner().invoke(cli, ["certs", "show", "--folder", str(tmp_path)]).output
+    ours = output.strip().rpartition("SHA-256 ")[2]
     new = ["--folder", str(tmp_path / "new")]
 
     other = ["--authority", "0" * 64]
@@ -418,14 +418,14 @@ def test_a_folder_begins_anew_with_the_authority_that_is_named_alone(folder, tmp
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("value", "expected"),
     [
         (["--authority", "beef"], "'beef' is no SHA-256 fingerprint (64 hex digits)"),
         ([], "give FILE or --hosts, one of the two"),
     ],
 )
-def test_what_recover_is_told_wrongly_is_a_wrong_use(told, expected):
-    refused = CliRunner().invoke(cli, ["certs", "recover", *told])
+def test_what_recover_is_told_wrongly_is_a_wrong_use(value, expected):
+    refused = CliRunner().invoke(cli, ["certs", "recover", *value])
     assert refused.exit_code == 2
     assert expected in refused.output
 

@@ -150,8 +150,8 @@ def test_the_default_world_needs_no_option(state: Path, monkeypatch: pytest.Monk
 def test_a_command_that_has_no_world_stays_as_it_is(tmp_path: Path) -> None:
     root = click.Context(cli)
     root.meta["newsfabric.state"] = tmp_path / "a world"
-    told = "`newsfabric certs init`, `newsfabric chaos heal` or `newsfabric up --state x`"
-    assert with_state(told, root) == (
+    text = "`newsfabric certs init`, `newsfabric chaos heal` or `newsfabric up --state x`"
+    assert with_state(text, root) == (
         "`newsfabric certs init`, "
         f"`newsfabric chaos heal --state '{tmp_path}/a world'` or `newsfabric up --state x`"
     )

@@ -25,17 +25,17 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     program = [sys.executable, every_command.__file__, str(folder)]
     done = subprocess.run(program, capture_output=True, text=True, check=True)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    return {(words, way): (code, said) for words, way, code, said in lines}
+    return {(words, way): (code, output) for words, way, code, output in lines}
 
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_a_command_says_in_words_what_it_cannot_have(played: Played, words: str) -> None:
     for way in every_command.WAYS:
-        code, said = played[words, way]
-        where = f"newsfabric {words}, {way}: {said}"
+        code, output = played[words, way]
+        where = f"newsfabric {words}, {way}: {output}"
         assert code in (0, 1, 2), where
-        assert "Traceback" not in said, where
-        assert "Exception ignored" not in said, where
+        assert "Traceback" not in output, where
+        assert "Exception ignored" not in output, where
 
 
 @pytest.mark.parametrize("words", COMMANDS)
@@ -49,7 +49,7 @@ def test_a_folder_that_cannot_be_made_is_named(played: Played) -> None:
     way = "a folder that can't be written"
     refused = every_command.REFUSED
     for words in ("certs init", "publishers"):
-        code, said = played[words, way]
+        code, output = played[words, way]
         assert code == 1
-        assert said.startswith("error: ")
-        assert refused in said
+        assert output.startswith("error: ")
+        assert refused in output

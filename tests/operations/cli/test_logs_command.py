@@ -166,13 +166,13 @@ def test_without_topics_a_store_cant_be_opened(place: LogsStage):
 @pytest.mark.sockets
 def test_a_gateway_that_cannot_be_asked_is_said_and_is_an_error() -> None:
     words = ["logs", "missing", "--gateway", "http://127.0.0.1:1"]
-    told = CliRunner().invoke(cli, words)
-    assert told.exit_code == 1
-    assert "http://127.0.0.1:1: can't be asked: " in told.output
-    told = CliRunner().invoke(cli, [*words, "--json"])
-    assert (told.exit_code, [*json.loads(told.output)["http://127.0.0.1:1"]]) == (1, ["error"])
+    output = CliRunner().invoke(cli, words)
+    assert output.exit_code == 1
+    assert "http://127.0.0.1:1: can't be asked: " in output.output
+    output = CliRunner().invoke(cli, [*words, "--json"])
+    assert (output.exit_code, [*json.loads(output.output)["http://127.0.0.1:1"]]) == (1, ["error"])
 
 
 def test_what_is_no_url_is_refused() -> None:
-    told = CliRunner().invoke(cli, ["logs", "missing", "--gateway", "oregon-retail-1"])
-    assert (told.exit_code, "write it as http://HOST:PORT" in told.output) == (2, True)
+    output = CliRunner().invoke(cli, ["logs", "missing", "--gateway", "oregon-retail-1"])
+    assert (output.exit_code, "write it as http://HOST:PORT" in output.output) == (2, True)

@@ -40,8 +40,10 @@ def test_a_frontdesk_that_is_told_the_public_key_lets_the_operator_in(key: Path)
 def test_audience_and_issuer_are_those_that_frontdesks_ask_for(key: Path) -> None:
     keys = parse_keys(public_of(key).read_bytes(), secrets=False)
     rules = TokenRules(audience="board", issuer="deploy", longest=LONGEST_S)
-    said = run("ada", "--key", str(key), "--audience", "board", "--issuer", "deploy").stdout.strip()
-    assert verify(said, keys, rules, time.time()).user == "ada"
+    output = run(
+        "ada", "--key", str(key), "--audience", "board", "--issuer", "deploy"
+    ).stdout.strip()
+    assert verify(output, keys, rules, time.time()).user == "ada"
     with pytest.raises(BadToken):
         verify(run("ada", "--key", str(key)).stdout.strip(), keys, rules, time.time())
 

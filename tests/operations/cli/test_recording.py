@@ -30,7 +30,7 @@ def test_a_line_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         (b"{", "f:3: not JSON"),
         (b"[]", "f:3: not a JSON object"),
@@ -41,10 +41,10 @@ def test_a_line_is_read() -> None:
         (b'{"at": 1, "topic": "a"}', "f:3: body is missing"),
     ],
 )
-def test_a_bad_line_is_named(text: bytes, said: str) -> None:
+def test_a_bad_line_is_named(text: bytes, error: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_line(text, "f:3")
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(error)
 
 
 def test_a_recording_is_read_in_order_of_time_and_blank_lines_are_none(tmp_path: Path) -> None:

@@ -82,12 +82,12 @@ async def cores(monkeypatch: pytest.MonkeyPatch) -> dict[str, RevokingCore]:
     return {url.removeprefix("amqp://"): core for url, core in found.items()}
 
 
-async def told(seconds: float = 5.0) -> dict[str, str | None]:
+async def revoked(seconds: float = 5.0) -> dict[str, str | None]:
     return await revoke.revoke_in_all(FABRIC, "42", Credentials(), seconds)
 
 
 async def test_every_broker_is_told_the_same_at_once(cores: dict[str, RevokingCore]) -> None:
-    assert await told() == {"oregon": None, "dublin": None}
+    assert await revoked() == {"oregon": None, "dublin": None}
     first, *others = (core.seen for core in cores.values())
     assert [other == first for other in others] == [True] * 3
     assert [topic for topic, _ in first] == [REVOKED]
@@ -98,7 +98,7 @@ async def test_a_broker_that_doesnt_answer_costs_its_region_nothing(
 ) -> None:
     cores["oregon-1"].broker.cut()
     cores["dublin-2"].silent = True
-    assert await told() == {"oregon": None, "dublin": None}
+    assert await revoked() == {"oregon": None, "dublin": None}
 
 
 async def test_a_region_that_doesnt_answer_costs_the_others_nothing(
@@ -107,12 +107,12 @@ async def test_a_region_that_doesnt_answer_costs_the_others_nothing(
     for n in (1, 2):
         cores[f"dublin-{n}"].silent = True
     async with asyncio.timeout(60):
-        assert await told(0.2) == {"oregon": None, "dublin": "no answer within 0.2 s"}
+        assert await revoked(0.2) == {"oregon": None, "dublin": "no answer within 0.2 s"}
 
 
 async def test_one_that_says_no_is_told(cores: dict[str, RevokingCore]) -> None:
     for n in (1, 2):
         cores[f"oregon-{n}"].status = "rejected"
-    found = await told()
+    found = await revoked()
     assert found["dublin"] is None
     assert found["oregon"] is not None

@@ -206,7 +206,7 @@ async def test_a_recorded_message_over_the_limit_is_counted_and_the_others_go(
             [publisher],
             speed=0,
             suffix="",
-            on_receipt=lambda _tally: None,
+            on_receipt=lambda _receipt: None,
             wait=wait,
             topics=TopicTable([]),
             counts=(counts := ReplayCounts()),
@@ -221,8 +221,8 @@ async def test_where_publishers_have_rights_an_operator_says_for_whom_it_publish
     tap = broker.tap("publish")
     for name, rights in (("m-1", [PublisherRights("a", ("#",))]), ("m-2", [])):
         await send(publisher, in_its_name(message(name), TopicTable([], rights)))
-    said = [sent.properties for sent in broker.take(tap)]
-    assert {one.message_id: one.user_id for one in said} == {"m-1": "a", "m-2": None}
+    found = [sent.properties for sent in broker.pop_messages(tap)]
+    assert {one.message_id: one.user_id for one in found} == {"m-1": "a", "m-2": None}
 
 
 async def test_a_message_that_stays_returned_is_told_in_time(broker: StubBroker) -> None:
@@ -238,9 +238,9 @@ async def test_without_a_link_nothing_was_sent(broker: StubBroker) -> None:
     broker.cut()
     links = [broker.connect()]
     async with await AsyncPublisher.over(links, app_id="a", timeout=0.05) as publisher:
-        with pytest.raises(Unanswered, match="nothing was sent: publish it again") as told:
+        with pytest.raises(Unanswered, match="nothing was sent: publish it again") as error:
             await publisher.send(message())
-    assert told.value.sent is False
+    assert error.value.sent is False
 
 
 async def test_a_deaf_router_leaves_it_open_what_became_of_the_message(
@@ -249,9 +249,9 @@ async def test_a_deaf_router_leaves_it_open_what_became_of_the_message(
     router.deaf_for = 1000
     links = [broker.connect()]
     async with await AsyncPublisher.over(links, app_id="a", timeout=0.2) as publisher:
-        with pytest.raises(Unanswered, match="may have been routed") as told:
+        with pytest.raises(Unanswered, match="may have been routed") as error:
             await publisher.send(message())
-    assert told.value.sent is True
+    assert error.value.sent is True
 
 
 async def test_a_publisher_knows_which_region_answered(

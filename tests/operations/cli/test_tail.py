@@ -19,12 +19,12 @@ from operations.cli import tail
 async def test_a_tail_of_one_message_shows_the_newest_on_a_topic_with_many_keys(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    desk = Frontdesk()
-    base = desk.url.removesuffix("/endpoints.json")
+    frontdesk = Frontdesk()
+    base = frontdesk.url.removesuffix("/endpoints.json")
     world = types.SimpleNamespace(frontdesk_urls=lambda _first: [base])
     monkeypatch.setattr(tail, "world_to_read", lambda _state, _say: world)
     async with opened_box("tornado") as box, box.reader("news.latest") as first:
-        desk.boxes = [box]
+        frontdesk.boxes = [box]
         sent = [
             box.publish("news.latest", key=f"story-{n}", body={"headline": f"Story {n}"})
             for n in range(4)
@@ -41,7 +41,7 @@ async def test_a_tail_of_one_message_shows_the_newest_on_a_topic_with_many_keys(
             rewind="1",
             as_json=False,
         )
-    await desk.close()
+    await frontdesk.close()
     printed = capsys.readouterr()
     (line,) = printed.out.splitlines()
     assert "Story 3" in line
@@ -52,7 +52,7 @@ async def test_a_tail_of_one_message_shows_the_newest_on_a_topic_with_many_keys(
 
 
 @pytest.mark.parametrize(
-    ("topic", "said"),
+    ("topic", "error"),
     [
         (
             "nwes.latest",
@@ -66,14 +66,14 @@ async def test_a_tail_of_one_message_shows_the_newest_on_a_topic_with_many_keys(
     ],
 )
 async def test_who_is_refused_a_topic_is_told_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, topic: str, said: str
+    monkeypatch: pytest.MonkeyPatch, topic: str, error: str
 ) -> None:
-    desk = Frontdesk()
-    base = desk.url.removesuffix("/endpoints.json")
+    frontdesk = Frontdesk()
+    base = frontdesk.url.removesuffix("/endpoints.json")
     world = types.SimpleNamespace(frontdesk_urls=lambda _first: [base])
     monkeypatch.setattr(tail, "world_to_read", lambda _state, _say: world)
     async with opened_box("tornado") as box:
-        desk.boxes = [box]
+        frontdesk.boxes = [box]
         with pytest.raises(NewsfabricError) as refused:
             await asyncio.to_thread(
                 tail.run_tail,
@@ -86,8 +86,8 @@ async def test_who_is_refused_a_topic_is_told_what_to_do(
                 rewind=None,
                 as_json=False,
             )
-    await desk.close()
-    assert str(refused.value) == said
+    await frontdesk.close()
+    assert str(refused.value) == error
 
 
 def test_a_tail_knows_when_its_process_was_started() -> None:

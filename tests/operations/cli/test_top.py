@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from board_desk import BoardDesk, opened_desk
 from board_documents import board, box, region
+from board_frontdesk import BoardFrontdesk, opened_frontdesk
 from click.testing import CliRunner
 from pseudo_terminal import Terminal, on_a_terminal
 
@@ -31,8 +31,10 @@ def dublin(**changed: Any) -> dict[str, Any]:
     return oregon(box("dublin-retail-1"), frontdesk="dublin-frontdesk-1", **changed)
 
 
-def open_desk(document: dict[str, Any], token: str = "") -> AbstractAsyncContextManager[BoardDesk]:
-    return opened_desk(document=document, token=token, every=0.2)
+def open_frontdesk(
+    document: dict[str, Any], token: str = ""
+) -> AbstractAsyncContextManager[BoardFrontdesk]:
+    return opened_frontdesk(document=document, token=token, every=0.2)
 
 
 @asynccontextmanager
@@ -65,11 +67,11 @@ async def printed(
 
 async def test_the_board_is_shown_and_follows_what_happens() -> None:
     async with (
-        open_desk(oregon(box("oregon-retail-1", readers=7))) as desk,
-        top("--frontdesk", desk.url) as terminal,
+        open_frontdesk(oregon(box("oregon-retail-1", readers=7))) as frontdesk,
+        top("--frontdesk", frontdesk.url) as terminal,
     ):
         await terminal.shows("oregon-frontdesk-1 in oregon", "oregon-retail-1", "quit")
-        await desk.show(oregon(box("oregon-retail-1", state="gone", age_ms=3000, readers=7)))
+        await frontdesk.show(oregon(box("oregon-retail-1", state="gone", age_ms=3000, readers=7)))
         await terminal.shows("gone", "3.0s", without=["ready"])
         terminal.type("q")
         assert await terminal.ends() == 0
@@ -80,8 +82,8 @@ async def test_the_board_is_shown_and_follows_what_happens() -> None:
 async def test_keys_sort_filter_follow_and_help() -> None:
     boxes = [box(f"oregon-retail-{n}", readers=n, engine=f"engine{n}") for n in range(1, 4)]
     async with (
-        open_desk(oregon(*boxes)) as desk,
-        top("--frontdesk", desk.url) as terminal,
+        open_frontdesk(oregon(*boxes)) as frontdesk,
+        top("--frontdesk", frontdesk.url) as terminal,
     ):
         await terminal.shows("READERS▼")
 
@@ -105,8 +107,8 @@ async def test_keys_sort_filter_follow_and_help() -> None:
 
 async def test_when_its_frontdesk_dies_it_goes_on_with_anothers_and_says_so() -> None:
     async with (
-        open_desk(oregon(box("oregon-retail-1"))) as first,
-        open_desk(dublin()) as second,
+        open_frontdesk(oregon(box("oregon-retail-1"))) as first,
+        open_frontdesk(dublin()) as second,
         top("--frontdesk", first.url, "--frontdesk", second.url) as terminal,
     ):
         await terminal.shows("oregon-frontdesk-1")
@@ -116,8 +118,8 @@ async def test_when_its_frontdesk_dies_it_goes_on_with_anothers_and_says_so() ->
 
 async def test_a_frontdesk_that_falls_silent_is_left_as_well() -> None:
     async with (
-        open_desk(oregon(box("oregon-retail-1"))) as first,
-        open_desk(dublin()) as second,
+        open_frontdesk(oregon(box("oregon-retail-1"))) as first,
+        open_frontdesk(dublin()) as second,
         top("--frontdesk", first.url, "--frontdesk", second.url) as terminal,
     ):
         await terminal.shows("oregon-frontdesk-1")
@@ -126,10 +128,10 @@ async def test_a_frontdesk_that_falls_silent_is_left_as_well() -> None:
 
 
 async def test_the_other_regions_frontdesks_are_learned_from_the_board() -> None:
-    async with open_desk(dublin()) as second:
+    async with open_frontdesk(dublin()) as second:
         document = board(region("oregon"), region("dublin", frontdesk_url=second.url))
         async with (
-            open_desk(document) as first,
+            open_frontdesk(document) as first,
             top("--frontdesk", first.url) as terminal,
         ):
             await terminal.shows("oregon-frontdesk-1")
@@ -141,11 +143,11 @@ async def test_the_other_regions_frontdesks_are_learned_from_the_board() -> None
 
 async def test_while_no_frontdesk_answers_the_last_board_stays_and_gets_old() -> None:
     async with (
-        open_desk(oregon(box("oregon-retail-1"))) as desk,
-        top("--frontdesk", desk.url) as terminal,
+        open_frontdesk(oregon(box("oregon-retail-1"))) as frontdesk,
+        top("--frontdesk", frontdesk.url) as terminal,
     ):
         await terminal.shows("oregon-retail-1")
-        await desk.close()
+        await frontdesk.close()
         await terminal.shows("oregon-retail-1", "s old", "! http://")
 
 
@@ -154,8 +156,8 @@ async def test_no_text_of_a_board_is_obeyed_by_the_terminal() -> None:
     document = oregon(hostile, frontdesk=HOSTILE, version=HOSTILE)
     document["regions"][0] |= {"why": [HOSTILE], "topics": [{"name": HOSTILE}]}
     async with (
-        open_desk(document) as desk,
-        top("--frontdesk", desk.url, width=200) as terminal,
+        open_frontdesk(document) as frontdesk,
+        top("--frontdesk", frontdesk.url, width=200) as terminal,
     ):
         # The test's screen fails on any escape sequence that isn't ours.
         await terminal.shows(r"\x1b[2J\x1b]0;owned\x07\u202eevil\x9b31m")
@@ -166,8 +168,8 @@ async def test_no_text_of_a_board_is_obeyed_by_the_terminal() -> None:
 
 async def test_it_follows_the_size_of_the_terminal() -> None:
     async with (
-        open_desk(oregon(box("oregon-retail-1"))) as desk,
-        top("--frontdesk", desk.url) as terminal,
+        open_frontdesk(oregon(box("oregon-retail-1"))) as frontdesk,
+        top("--frontdesk", frontdesk.url) as terminal,
     ):
         await terminal.shows("oregon-retail-1", without=["WAITS FOR"])
         terminal.resize(170, 40)
@@ -180,8 +182,8 @@ async def test_it_follows_the_size_of_the_terminal() -> None:
 @pytest.mark.parametrize(("environ", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
 async def test_no_color_is_obeyed(environ: dict[str, str], coloured: bool) -> None:
     async with (
-        open_desk(oregon(box("oregon-retail-1", state="gone"))) as desk,
-        top("--frontdesk", desk.url, environ=environ) as terminal,
+        open_frontdesk(oregon(box("oregon-retail-1", state="gone"))) as frontdesk,
+        top("--frontdesk", frontdesk.url, environ=environ) as terminal,
     ):
         await terminal.shows("gone")
         assert terminal.screen.coloured is coloured
@@ -190,8 +192,8 @@ async def test_no_color_is_obeyed(environ: dict[str, str], coloured: bool) -> No
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_a_signal_leaves_the_terminal_as_it_was(number: int) -> None:
     async with (
-        open_desk(oregon()) as desk,
-        top("--frontdesk", desk.url) as terminal,
+        open_frontdesk(oregon()) as frontdesk,
+        top("--frontdesk", frontdesk.url) as terminal,
     ):
         await terminal.shows("oregon-frontdesk-1")
         terminal.process.send_signal(number)
@@ -201,57 +203,57 @@ async def test_a_signal_leaves_the_terminal_as_it_was(number: int) -> None:
 
 async def test_a_pause_stands_still_and_the_next_key_goes_on() -> None:
     async with (
-        open_desk(oregon(box("a"))) as desk,
-        top("--frontdesk", desk.url) as terminal,
+        open_frontdesk(oregon(box("a"))) as frontdesk,
+        top("--frontdesk", frontdesk.url) as terminal,
     ):
         await terminal.shows("ready")
         terminal.type(" ")
         await terminal.shows("paused")
-        asked = len(desk.shown)
-        await desk.show(oregon(box("a", state="draining")))
+        asked = len(frontdesk.shown)
+        await frontdesk.show(oregon(box("a", state="draining")))
         terminal.type("7")
         await terminal.shows("WHAT", "paused")
         terminal.type("1")
         await terminal.shows("ready", "paused", without=["draining"])
         terminal.type(" ")
         await terminal.shows("draining", without=["paused"])
-        assert len(desk.shown) == asked
+        assert len(frontdesk.shown) == asked
 
 
 async def test_a_token_is_sent_and_read_anew(tmp_path: Path) -> None:
     file = tmp_path / "operator.jwt"
     file.write_text("first\n")
     async with (
-        open_desk(oregon(box("a")), token="first") as desk,
-        top("--frontdesk", desk.url, "--token-file", str(file)) as terminal,
+        open_frontdesk(oregon(box("a")), token="first") as frontdesk,
+        top("--frontdesk", frontdesk.url, "--token-file", str(file)) as terminal,
     ):
         await terminal.shows("ready")
         file.write_text("second\n")
-        desk.token = "second"
-        desk.fall_silent()
+        frontdesk.token = "second"
+        frontdesk.fall_silent()
         await terminal.shows("s old")
-        desk.speak()
+        frontdesk.speak()
         await terminal.shows("ready", without=["s old"])
-    assert desk.shown[0] == "Bearer first"
-    assert desk.shown[-1] == "Bearer second"
+    assert frontdesk.shown[0] == "Bearer first"
+    assert frontdesk.shown[-1] == "Bearer second"
 
 
 async def test_who_is_refused_by_every_frontdesk_gets_one_line() -> None:
     async with (
-        open_desk(oregon(), token="secret") as desk,
-        top("--frontdesk", desk.url) as terminal,
+        open_frontdesk(oregon(), token="secret") as frontdesk,
+        top("--frontdesk", frontdesk.url) as terminal,
     ):
         assert await terminal.process.wait() == 1
         await terminal.until(lambda _: "error:" in terminal.screen.printed)
         line = terminal.screen.printed.strip()
-    assert line == f"error: {desk.url}: 401 log in"
+    assert line == f"error: {frontdesk.url}: 401 log in"
 
 
 async def test_json_ends_with_the_one_who_reads_it() -> None:
-    async with open_desk(oregon(box("a"))) as desk:
+    async with open_frontdesk(oregon(box("a"))) as frontdesk:
         process = await asyncio.create_subprocess_exec(
             *TOP,
-            *("--json", "--frontdesk", desk.url),
+            *("--json", "--frontdesk", frontdesk.url),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -263,13 +265,13 @@ async def test_json_ends_with_the_one_who_reads_it() -> None:
         process.stdout._transport.close()  # type: ignore[attr-defined]
         assert await process.stderr.read() == b""
         assert await process.wait() == 1
-    assert len(desk.shown) == 1
+    assert len(frontdesk.shown) == 1
 
 
 async def test_once_prints_everything_without_a_terminal() -> None:
     boxes = [box(f"oregon-retail-{n}", readers=n) for n in range(60)]
-    async with open_desk(oregon(*boxes)) as desk:
-        code, out, err = await printed("--once", "--frontdesk", desk.url, "--sort", "name")
+    async with open_frontdesk(oregon(*boxes)) as frontdesk:
+        code, out, err = await printed("--once", "--frontdesk", frontdesk.url, "--sort", "name")
     assert (code, err) == (0, "")
     assert sum(line.startswith("oregon-retail-") for line in out.splitlines()) == 60
     assert "\x1b" not in out
@@ -285,35 +287,35 @@ async def test_once_prints_everything_without_a_terminal() -> None:
     ],
 )
 async def test_once_fails_if_the_box_isnt_there(followed: tuple[str, ...], code: int) -> None:
-    async with open_desk(oregon(box("oregon-retail-1"))) as desk:
-        done, out, err = await printed("--once", "--frontdesk", desk.url, *followed)
+    async with open_frontdesk(oregon(box("oregon-retail-1"))) as frontdesk:
+        done, out, err = await printed("--once", "--frontdesk", frontdesk.url, *followed)
     assert (done, err) == (code, "")
     assert ("is not on this board" in out) == bool(code)
 
 
 async def test_json_once_is_the_document_and_harmless() -> None:
-    async with open_desk(oregon(box(HOSTILE))) as desk:
-        code, out, _ = await printed("--once", "--json", "--frontdesk", desk.url)
-        assert (code, json.loads(out)) == (0, desk.document)
+    async with open_frontdesk(oregon(box(HOSTILE))) as frontdesk:
+        code, out, _ = await printed("--once", "--json", "--frontdesk", frontdesk.url)
+        assert (code, json.loads(out)) == (0, frontdesk.document)
     assert out.strip().isprintable()
 
 
 async def test_json_is_a_line_for_each_update_until_it_is_ended() -> None:
-    async with open_desk(oregon()) as desk:
+    async with open_frontdesk(oregon()) as frontdesk:
         process = await asyncio.create_subprocess_exec(
-            *TOP, "--json", "--frontdesk", desk.url, stdout=asyncio.subprocess.PIPE
+            *TOP, "--json", "--frontdesk", frontdesk.url, stdout=asyncio.subprocess.PIPE
         )
         assert process.stdout is not None
         lines = [json.loads(await process.stdout.readline()) for _ in range(2)]
         process.terminate()
         await process.wait()
-    assert lines == [desk.document] * 2
+    assert lines == [frontdesk.document] * 2
 
 
 async def test_once_goes_to_the_next_frontdesk_and_says_what_is_wrong_with_all() -> None:
     async with (
-        open_desk(oregon()) as gone,
-        open_desk(dublin()) as second,
+        open_frontdesk(oregon()) as gone,
+        open_frontdesk(dublin()) as second,
     ):
         await gone.close()
         urls = ("--frontdesk", gone.url, "--frontdesk", second.url)

@@ -103,5 +103,5 @@ def test_the_line_to_copy_names_the_world_that_was_asked(tmp_path: Path) -> None
         click.echo(line_to_copy(f"newsfabric trace {state.name}"))
 
     assert CliRunner().invoke(probe, []).output == "newsfabric trace .world\n"
-    said = CliRunner().invoke(probe, ["--state", str(tmp_path / "w")]).output
-    assert said == f"newsfabric trace w --state {tmp_path / 'w'}\n"
+    output = CliRunner().invoke(probe, ["--state", str(tmp_path / "w")]).output
+    assert output == f"newsfabric trace w --state {tmp_path / 'w'}\n"

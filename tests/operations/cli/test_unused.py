@@ -47,8 +47,8 @@ class Desks:
     def answering(self, *answers: Any) -> list[str]:
         urls = []
         for answer in answers:
-            told = {"asked": self.asked, "answer": answer}
-            server = HTTPServer(Application([("/history", FrontdeskHandler, told)]))
+            fields = {"asked": self.asked, "answer": answer}
+            server = HTTPServer(Application([("/history", FrontdeskHandler, fields)]))
             (socket,) = bind_sockets(0, "127.0.0.1")
             server.add_sockets([socket])
             self._servers.append(server)
@@ -62,36 +62,36 @@ class Desks:
 
 
 @pytest.fixture
-async def desks() -> AsyncIterator[Desks]:
-    desks = Desks()
-    yield desks
-    await desks.close()
+async def frontdesks() -> AsyncIterator[Desks]:
+    frontdesks = Desks()
+    yield frontdesks
+    await frontdesks.close()
 
 
-async def test_a_topic_of_which_nothing_is_kept_is_unused(desks: Desks) -> None:
-    urls = desks.answering({"messages": []}, {"messages": [{}]})
+async def test_a_topic_of_which_nothing_is_kept_is_unused(frontdesks: Desks) -> None:
+    urls = frontdesks.answering({"messages": []}, {"messages": [{}]})
     assert await is_unused("news.braking", TABLE, urls)
-    assert desks.asked == ["/history?topic=news.braking&limit=1"]
+    assert frontdesks.asked == ["/history?topic=news.braking&limit=1"]
 
 
 @pytest.mark.parametrize("answer", [{"messages": [{}]}, {"messages": [], "missing": ["i-1"]}])
-async def test_one_with_a_message_is_not_readable_or_not(desks: Desks, answer: Any) -> None:
-    assert not await is_unused("news.world", TABLE, desks.answering(answer))
+async def test_one_with_a_message_is_not_readable_or_not(frontdesks: Desks, answer: Any) -> None:
+    assert not await is_unused("news.world", TABLE, frontdesks.answering(answer))
 
 
-async def test_the_next_frontdesk_is_asked_where_one_does_not_know(desks: Desks) -> None:
+async def test_the_next_frontdesk_is_asked_where_one_does_not_know(frontdesks: Desks) -> None:
     gone = "http://127.0.0.1:1"
     for unknown in (None, [], {"messages": 0}):
-        urls = desks.answering(unknown) if unknown != [] else [gone]
-        known = await is_unused("news.x", TABLE, [*urls, *desks.answering({"messages": []})])
+        urls = frontdesks.answering(unknown) if unknown != [] else [gone]
+        known = await is_unused("news.x", TABLE, [*urls, *frontdesks.answering({"messages": []})])
         assert known
-    assert not await is_unused("news.x", TABLE, [gone, *desks.answering(None)])
+    assert not await is_unused("news.x", TABLE, [gone, *frontdesks.answering(None)])
 
 
 @pytest.mark.parametrize("topic", ["news.breaking", "user.42", "ticks.eur", "nowhere", "news..x"])
-async def test_nobody_is_asked_what_is_known_or_can_not_be(desks: Desks, topic: str) -> None:
-    assert not await is_unused(topic, TABLE, desks.answering({"messages": []}))
-    assert desks.asked == []
+async def test_nobody_is_asked_what_is_known_or_can_not_be(frontdesks: Desks, topic: str) -> None:
+    assert not await is_unused(topic, TABLE, frontdesks.answering({"messages": []}))
+    assert frontdesks.asked == []
 
 
 def test_a_topic_that_is_spelt_like_one_of_the_entries_is_named() -> None:
@@ -107,7 +107,7 @@ def test_a_topic_that_is_spelt_like_one_of_the_entries_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "topic", "said"),
+    ("reason", "topic", "error"),
     [
         ("topic_not_allowed", "nwes.breaking", "; did you mean news.breaking?"),
         ("topic_not_allowed", "weather.oregon", ""),
@@ -115,6 +115,6 @@ def test_a_topic_that_is_spelt_like_one_of_the_entries_is_named() -> None:
     ],
 )
 def test_who_is_refused_for_a_misspelt_topic_is_told_what_may_have_been_meant(
-    reason: str, topic: str, said: str
+    reason: str, topic: str, error: str
 ) -> None:
-    assert refusal_hint(reason, topic, TABLE) == said
+    assert refusal_hint(reason, topic, TABLE) == error

@@ -142,7 +142,7 @@ def test_a_replay_cant_begin_behind_its_end(gone: WorldLayout, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("unwell", "said"),
+    ("unwell", "error"),
     [
         ([], HINT),
         (["a"], "a is dead or stopped: `newsfabric chaos heal` starts what is"),
@@ -152,9 +152,9 @@ def test_a_replay_cant_begin_behind_its_end(gone: WorldLayout, tmp_path: Path) -
         ),
     ],
 )
-def test_what_can_be_healed_is_named(gone: WorldLayout, unwell: list[str], said: str) -> None:
+def test_what_can_be_healed_is_named(gone: WorldLayout, unwell: list[str], error: str) -> None:
     world = dataclasses.replace(world_of(gone), unwell=lambda: unwell)
-    assert hint_about(world) == said
+    assert hint_about(world) == error
 
 
 @pytest.mark.parametrize("world", ["gone", "silent"])
@@ -167,8 +167,8 @@ def test_a_publication_says_what_it_waits_for_and_gives_up(
     waiting, error = result.stderr.splitlines()
     broker = layout.region(None).client[0].amqp_url
     assert waiting.startswith("waiting for a receipt from ")
-    said = f"error: nothing was sent: no broker took it within {LIMIT} s, of {mask(broker)}"
-    assert error.startswith(said)
+    text = f"error: nothing was sent: no broker took it within {LIMIT} s, of {mask(broker)}"
+    assert error.startswith(text)
     assert error.endswith(hint(layout))
 
 
@@ -196,8 +196,8 @@ def test_a_tail_in_a_region_without_a_box_says_how_to_have_one(
     result = run(gone, "tail", "news.world", "--region", "dublin", *options)
     assert result.exit_code == 1
     given = f" --state {gone.paths.state}"
-    said = f": dublin has no box: `newsfabric scale dublin 1{given}` starts one"
-    assert result.stderr.splitlines()[-1].endswith(said)
+    text = f": dublin has no box: `newsfabric scale dublin 1{given}` starts one"
+    assert result.stderr.splitlines()[-1].endswith(text)
     assert run(gone, "tail", "news.world", *options).stderr.endswith(f"{hint(gone)}\n")
 
 

@@ -45,7 +45,7 @@ def test_an_error_does_not_rule_the_terminal() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "value",
     [
         [],
         document(units=[UNIT] * 101),
@@ -55,9 +55,9 @@ def test_an_error_does_not_rule_the_terminal() -> None:
         document(units=[UNIT | {"pid": "x"}]),
     ],
 )
-def test_a_host_that_says_nonsense_is_as_one_that_is_not_reached(told: Any) -> None:
+def test_a_host_that_says_nonsense_is_as_one_that_is_not_reached(value: Any) -> None:
     with pytest.raises((ValueError, KeyError, TypeError)):
-        seen(BOX, told)
+        seen(BOX, value)
 
 
 def test_of_a_gateways_answers_only_plain_values_are_kept() -> None:

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from operations.cli import cli
-from operations.hosts import look
+from operations.hosts import services_program
 
 # Called as `ssh HOST COMMAND`: oregon-retail-1 is a machine that can't be reached.
 SSH = """#!/bin/sh
@@ -129,9 +129,9 @@ def test_status_is_ready_when_all_of_it_is(fabric: ScriptedHosts) -> None:
 
 
 def test_status_for_eyes_names_what_is_dead(fabric: ScriptedHosts) -> None:
-    said = fabric.run("status")
-    assert "oregon-core-1/scaler" in said
-    assert said.count("dead") == 2
+    output = fabric.run("status")
+    assert "oregon-core-1/scaler" in output
+    assert output.count("dead") == 2
 
 
 @pytest.mark.parametrize(
@@ -151,10 +151,10 @@ def test_a_machine_is_killed_by_its_plug_and_can_only_be_killed(fabric: Scripted
 
 
 def test_nothing_is_done_when_one_name_is_wrong(fabric: ScriptedHosts) -> None:
-    said = fabric.refused("chaos", "kill", "oregon-core-1/router@1", "oregon-core-1/ruoter@1")
-    assert "did you mean oregon-core-1/router@1?" in said
-    said = fabric.refused("chaos", "kill", "oregon-core-1/router@1", "oregon-core-1/scaler")
-    assert "oregon-core-1/scaler is dead" in said
+    error = fabric.refused("chaos", "kill", "oregon-core-1/router@1", "oregon-core-1/ruoter@1")
+    assert "did you mean oregon-core-1/router@1?" in error
+    error = fabric.refused("chaos", "kill", "oregon-core-1/router@1", "oregon-core-1/scaler")
+    assert "oregon-core-1/scaler is dead" in error
     assert fabric.done() == []
 
 
@@ -178,8 +178,8 @@ def test_heal_without_names_mends_what_is_unwell_and_no_more(fabric: ScriptedHos
 
 
 def test_heal_of_what_is_well_does_nothing(fabric: ScriptedHosts) -> None:
-    said = fabric.run("chaos", "heal", "oregon-core-1/router@1", "tokyo-proxy-1")
-    assert said.count("was well") == 2
+    output = fabric.run("chaos", "heal", "oregon-core-1/router@1", "tokyo-proxy-1")
+    assert output.count("was well") == 2
     assert fabric.done() == []
 
 
@@ -202,10 +202,10 @@ def answering(server: HTTPServer) -> Iterator[None]:
 def test_a_gateway_is_asked_at_the_admin_port_that_it_was_given(fabric: ScriptedHosts) -> None:
     class GatewayHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            said = {"/load": {"connections": 7, "ready": True}, "/engine": {"engine": "native"}}
+            replies = {"/load": {"connections": 7, "ready": True}, "/engine": {"engine": "native"}}
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(orjson.dumps(said[self.path]))
+            self.wfile.write(orjson.dumps(replies[self.path]))
 
         def log_message(self, *_: object) -> None:
             pass
@@ -226,11 +226,11 @@ def test_a_gateway_is_asked_at_the_admin_port_that_it_was_given(fabric: Scripted
 def test_a_process_that_is_gone_has_no_state() -> None:
     with subprocess.Popen(["true"]) as done:
         pass
-    assert look.process_state(done.pid) is None
-    assert look.process_state(os.getpid()) == "R"
+    assert services_program.process_state(done.pid) is None
+    assert services_program.process_state(os.getpid()) == "R"
 
 
 def test_a_unit_that_was_never_started_is_one_that_should_run() -> None:
     """The unit's condition was never checked."""
     never = unit("newsfabric-router@1", 0, "inactive") + unmet(at="0")
-    assert [one["active"] for one in look.units(never)] == ["inactive"]
+    assert [one["active"] for one in services_program.units(never)] == ["inactive"]

@@ -81,7 +81,7 @@ async def test_it_is_said_of_each_box_and_seldom(caplog: pytest.LogCaptureFixtur
     admission = Admission(PLACE, cloud, CoreUsers())
     for now in (0, 5, 10):
         await admission.step(now)
-    said = [(r.levelname, r.getMessage()) for r in caplog.records]
-    assert said == [("WARNING", f"box {box}: {SAID}") for box in (ONE, TWO)]
+    logged = [(r.levelname, r.getMessage()) for r in caplog.records]
+    assert logged == [("WARNING", f"box {box}: {SAID}") for box in (ONE, TWO)]
     await admission.step(65)
     assert len(caplog.records) == 4

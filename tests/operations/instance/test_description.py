@@ -28,12 +28,16 @@ def changed(**fields: Any) -> str:
 
 
 def test_a_box_is_read_as_terraform_writes_it() -> None:
-    told = parse(json.dumps(DOCUMENT))
-    assert (told.region, told.group, told.hook) == ("oregon", "newsfabric-oregon-retail", "drain")
-    assert told.core == tuple(DOCUMENT["core"])
-    assert (told.capacity, told.drain_seconds) == (50000, 120)
-    assert told.secrets.boxes == "newsfabric-oregon/box/"
-    assert told.token_keys == ""
+    found = parse(json.dumps(DOCUMENT))
+    assert (found.region, found.group, found.hook) == (
+        "oregon",
+        "newsfabric-oregon-retail",
+        "drain",
+    )
+    assert found.core == tuple(DOCUMENT["core"])
+    assert (found.capacity, found.drain_seconds) == (50000, 120)
+    assert found.secrets.boxes == "newsfabric-oregon/box/"
+    assert found.token_keys == ""
 
 
 def test_other_parts_say_what_they_are() -> None:
@@ -79,10 +83,17 @@ def test_what_is_no_description_is_refused(text: str) -> None:
 @given(field=st.sampled_from(sorted(DOCUMENT)), value=VALUES)
 def test_no_value_makes_a_line_of_its_own(field: str, value: Any) -> None:
     try:
-        told = parse(changed(**{field: value}))
+        found = parse(changed(**{field: value}))
     except ConfigError:
         return
-    words = [told.group, told.store, told.public_url, *told.core, *told.frontdesks, *told.origins]
+    words = [
+        found.group,
+        found.store,
+        found.public_url,
+        *found.core,
+        *found.frontdesks,
+        *found.origins,
+    ]
     assert not any(set(word) & set(' "\\\n\r') for word in words)
 
 

@@ -29,7 +29,7 @@ from operations.instance.settle import (
 from tests.support.instances import AWS_REGION, BOX, DOCUMENT
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
-TOLD = parse(json.dumps(DOCUMENT))
+DESCRIPTION = parse(json.dumps(DOCUMENT))
 PASSWORD = "the-box's-own-password"
 IN_IMAGE = ["newsfabric-gateway.service", "newsfabric-retail-agent.service"]
 IN_IMAGE += ["newsfabric-leave.service", "rabbitmq-unit.conf", "rabbitmq.conf"]
@@ -73,13 +73,13 @@ def environment(path: Path) -> dict[str, str]:
 
 def run_settle(machine: Path, kept: Any) -> list[Sequence[str]]:
     ran: list[Sequence[str]] = []
-    settle(machine, TOLD, BOX, kept, ran.append)
+    settle(machine, DESCRIPTION, BOX, kept, ran.append)
     return ran
 
 
 def test_a_new_machine_becomes_a_box_and_starts_its_services(machine: Path) -> None:
-    told = described(machine)
-    assert told == TOLD
+    settled = described(machine)
+    assert settled == DESCRIPTION
     ran = run_settle(machine, SecretsDict())
     assert ran == [
         ["systemctl", "daemon-reload"],
@@ -177,7 +177,7 @@ def test_a_box_without_its_password_yet_writes_nothing(machine: Path) -> None:
 
 def run_renew(machine: Path, kept: Any) -> list[Sequence[str]]:
     ran: list[Sequence[str]] = []
-    renew(machine, TOLD, kept, ran.append)
+    renew(machine, DESCRIPTION, kept, ran.append)
     return ran
 
 
@@ -211,7 +211,7 @@ def test_a_gateway_that_could_not_be_killed_is_killed_by_the_next_run(machine: P
         raise ConfigError("systemd doesn't answer")
 
     with pytest.raises(ConfigError, match="systemd doesn't answer"):
-        renew(machine, TOLD, kept, fail)
+        renew(machine, DESCRIPTION, kept, fail)
     ran = run_renew(machine, kept)
     assert ran == [["systemctl", "kill", "--kill-whom=main", "--signal=KILL", GATEWAY]]
     assert (machine / STORE.lstrip("/")).read_text() == "s" * 20 + "\n"
@@ -280,7 +280,7 @@ def test_what_is_written_does_not_print_its_secrets() -> None:
     found = Secrets(
         box=PASSWORD, store={"username": "u", "password": PASSWORD}, tls={"ca.pem": PEM}
     )
-    assert PASSWORD not in f"{found} {files(TOLD, BOX, found, 'cookie')}"
+    assert PASSWORD not in f"{found} {files(DESCRIPTION, BOX, found, 'cookie')}"
 
 
 def test_a_box_takes_its_secrets_from_secrets_manager(passwords: Any, machine: Path) -> None:

@@ -57,7 +57,7 @@ class Between:
         return [found[-1] for found in self.outcomes.values()]
 
     def arrived(self) -> list[str | None]:
-        return [message.properties.message_id for message in self.other.take(self.came)]
+        return [message.properties.message_id for message in self.other.pop_messages(self.came)]
 
 
 @contextlib.asynccontextmanager

@@ -19,8 +19,8 @@ from operations.mirror.copying import Candidate, Copying, carried_patterns, in_s
 NOW = START_MS / 1000
 PUBLIC = TopicPolicy(pattern="news.*", topic_class="gold")
 OWNED = TopicPolicy(pattern="user.*", topic_class="gold", access="owner")
-DESK = TopicPolicy(pattern="desk.#", access="granted")
-TABLE = TopicTable([PUBLIC, TopicPolicy(pattern="fabric.canary"), OWNED, DESK])
+FRONTDESK = TopicPolicy(pattern="desk.#", access="granted")
+TABLE = TopicTable([PUBLIC, TopicPolicy(pattern="fabric.canary"), OWNED, FRONTDESK])
 RIGHTS = TopicTable([PUBLIC, OWNED], [PublisherRights("cms", ("news.*",))])
 
 identities = st.integers(0, (1 << IDENTITY_BITS) - 1)

@@ -27,7 +27,7 @@ def hear(record: ShareRecord, identity: int) -> None:
 
 def test_sums_are_told_once_however_often_one_tells() -> None:
     counters, record = MirrorCounters(), ShareRecord(patience=5.0)
-    told: dict[str, Any] = {"left_out": {"private": 2}, "waiting": 3, "readers": NO_REPORT}
+    fields: dict[str, Any] = {"left_out": {"private": 2}, "waiting": 3, "readers": NO_REPORT}
     heard = value("heard_messages_total")
     left_out = value("left_out_messages_total", reason="private")
     taken = value("copies_total", **{"class": "gold", "outcome": "taken"})
@@ -43,7 +43,7 @@ def test_sums_are_told_once_however_often_one_tells() -> None:
     record.arrived("there", 1, connection=1, now=100.2)
     record.judge(float("inf"))
     for _ in range(2):
-        counters.update(record, heard=1, **told)
+        counters.update(record, heard=1, **fields)
     assert value("heard_messages_total") == heard + 1
     assert value("left_out_messages_total", reason="private") == left_out + 2
     assert value("copies_total", **{"class": "gold", "outcome": "taken"}) == taken + 1

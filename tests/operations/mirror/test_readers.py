@@ -112,8 +112,8 @@ class _Board(RequestHandler):
 
     def get(self) -> None:
         if self.server.token is not None:
-            said = self.request.headers.get("Authorization")
-            self.set_status(200 if said == f"Bearer {self.server.token}" else 401)
+            token = self.request.headers.get("Authorization")
+            self.set_status(200 if token == f"Bearer {self.server.token}" else 401)
         self.write(self.server.answer)
 
 

@@ -36,8 +36,8 @@ TOPIC = "news.breaking"
 class Stage:
     """Both fabrics and the mirror between them."""
 
-    def __init__(self, here: Box, there: Box, desks: list[Frontdesk], mirror: Mirror) -> None:
-        self.here, self.there, self.desks, self.mirror = here, there, desks, mirror
+    def __init__(self, here: Box, there: Box, frontdesks: list[Frontdesk], mirror: Mirror) -> None:
+        self.here, self.there, self.frontdesks, self.mirror = here, there, frontdesks, mirror
         self.original: StubLink = here.broker.connect()
         self.client = StubBroker()
         self.client.declare_exchange("publish")
@@ -102,32 +102,32 @@ class Stage:
         return await task
 
 
-def place(desk: Frontdesk) -> MirroredFabric:
+def place(frontdesk: Frontdesk) -> MirroredFabric:
     return MirroredFabric(
-        region="oregon", core_urls=(), client_urls=(), endpoints_urls=(desk.url,),
+        region="oregon", core_urls=(), client_urls=(), endpoints_urls=(frontdesk.url,),
         board_url="http://127.0.0.1:1/board.json", credentials=Credentials(), topics=TABLE,
     )  # fmt: skip
 
 
 @contextlib.asynccontextmanager
 async def staged(**options: Any) -> AsyncIterator[Stage]:
-    desks = [Frontdesk(), Frontdesk()]
+    frontdesks = [Frontdesk(), Frontdesk()]
     stage: Stage | None = None
 
     def clock() -> float:
         return time.time() + (0.0 if stage is None else stage.later)
 
-    told = MirrorOptions(**{"share": 1.0, "max_readers": 0, "every": 0.5, **options})
+    settings = MirrorOptions(**{"share": 1.0, "max_readers": 0, "every": 0.5, **options})
     async with opened_box(table=TABLE) as here, contextlib.AsyncExitStack() as gateway_there:
         there = await gateway_there.enter_async_context(opened_box(table=TABLE))
-        desks[0].boxes, desks[1].boxes = [here], [there]
-        mirror = Mirror(place(desks[0]), place(desks[1]), told, clock=clock)
-        stage = Stage(here, there, desks, mirror)
+        frontdesks[0].boxes, frontdesks[1].boxes = [here], [there]
+        mirror = Mirror(place(frontdesks[0]), place(frontdesks[1]), settings, clock=clock)
+        stage = Stage(here, there, frontdesks, mirror)
         stage.close_gateway_there = gateway_there.aclose
         await stage.route()
         yield stage
-    for desk in desks:
-        await desk.close()
+    for frontdesk in frontdesks:
+        await frontdesk.close()
 
 
 async def test_what_is_routed_here_is_seen_there_and_both_are_compared() -> None:
@@ -175,7 +175,7 @@ async def test_what_the_other_loses_is_missing_there_alone() -> None:
 async def test_an_other_fabric_that_is_away_costs_the_original_nothing() -> None:
     async with staged() as stage:
         stage.client.cut()
-        stage.desks[1].boxes = []
+        stage.frontdesks[1].boxes = []
         async with stage.running() as task:
             stage.here.publish()
             here = stage.mirror.observers["here"]
@@ -215,7 +215,7 @@ async def test_a_gateway_there_that_dies_in_the_middle_is_told_as_that_and_not_a
         stage.here.publish()
         await until(lambda: stage.class_sums()["outcomes"].get("taken") == 2)
         observer = stage.mirror.observers["there"]
-        stage.desks[1].boxes = []
+        stage.frontdesks[1].boxes = []
         await stage.close_gateway_there()
         await until(lambda: observer.cut_off == 1)
         await until(lambda: "no gateway" in observer.trouble)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from clusters import said_by_box
+from clusters import sent_by_box
 from core_cluster import CoreCluster, message, until
 from envelopes import START_MS, envelope
 from several_cores import SeveralCores
@@ -47,17 +47,19 @@ class Away(MemoryStore):
 
 
 def _router(core: CoreCluster, links: Links | None = None, **settings: Any) -> CoreService[Any]:
-    told = RouterSettings(name="oregon-router-1", region="oregon", queues=("router.1",), **settings)
+    found = RouterSettings(
+        name="oregon-router-1", region="oregon", queues=("router.1",), **settings
+    )
     links = links or core.link
-    return RouterService(told, links=links, taking=links, store=core.store, topics=core.topics)
+    return RouterService(found, links=links, taking=links, store=core.store, topics=core.topics)
 
 
 def _mailbox(core: CoreCluster, links: Links | None = None, **settings: Any) -> CoreService[Any]:
-    told = MailboxSettings(
+    found = MailboxSettings(
         name="oregon-mailbox-1", region="oregon", queues=("mailbox",), **settings
     )
     links = links or core.link
-    return MailboxService(told, links=links, taking=links, store=core.store, topics=core.topics)
+    return MailboxService(found, links=links, taking=links, store=core.store, topics=core.topics)
 
 
 @pytest.fixture(params=[_router, _mailbox], ids=["router", "mailbox"])
@@ -124,7 +126,7 @@ async def test_told_to_stop_a_mailbox_service_finishes_what_it_has(core: CoreClu
     async with serving(service):
         await until(lambda: service.readiness().ready)
         for n in range(300):
-            core.broker.publish("upstream", said_by_box(encode_mark(_read_at(n + 1))))
+            core.broker.publish("upstream", sent_by_box(encode_mark(_read_at(n + 1))))
         await until(lambda: core.broker.depth("mailbox") < 300)
     # Messages it took are acknowledged; the others are untouched.
     left = core.broker.depth("mailbox")
@@ -142,7 +144,7 @@ async def test_it_stops_in_time_and_leaves_to_the_others_what_the_store_cant_do(
     service = _mailbox(core, drain_seconds=0.05)
     async with serving(service):
         await until(lambda: service.readiness().ready)
-        core.broker.publish("upstream", said_by_box(encode_mark(_read_at(1))))
+        core.broker.publish("upstream", sent_by_box(encode_mark(_read_at(1))))
         await until(lambda: core.broker.depth("mailbox") == 0)
         await until(lambda: service.readiness().waiting_for == ("store",))
     core.link.lose()
@@ -205,14 +207,16 @@ async def test_a_mailbox_service_takes_marks_from_each_broker_and_tells_each(cor
     async with serving(service):
         await until(lambda: service.readiness().ready)
         for n, broker in enumerate(cores.brokers):
-            broker.publish("upstream", said_by_box(encode_mark(_read_at(n + 1))))
-            await until(lambda told=n + 1: all(b.depth(t) >= told for b, t in told_to(cores, taps)))
+            broker.publish("upstream", sent_by_box(encode_mark(_read_at(n + 1))))
+            await until(
+                lambda value=n + 1: all(b.depth(t) >= value for b, t in subscribed(cores, taps))
+            )
     kept = await cores.store.kept(LETTER.topic, LETTER.id)
     assert kept is not None
     assert kept.mark("read") == _read_at(1)
 
 
-def told_to(cores: SeveralCores, taps: list[str]) -> list[tuple[Any, str]]:
+def subscribed(cores: SeveralCores, taps: list[str]) -> list[tuple[Any, str]]:
     return list(zip(cores.brokers, taps, strict=True))
 
 

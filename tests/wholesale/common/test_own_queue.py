@@ -12,7 +12,7 @@ from wholesale.common.own_queue import FirstDeliveries, consume_own
 BOUNDS = Bounds(max_length=100, max_bytes=1 << 20, message_ttl_ms=60_000)
 
 
-def said(body: str, **properties: str) -> Message:
+def sent_message(body: str, **properties: str) -> Message:
     return Message("report.oregon.x", body.encode(), Properties(**properties))
 
 
@@ -44,7 +44,7 @@ async def test_what_comes_by_three_brokers_is_taken_once():
     ear = await Ear(*brokers(3)).listen()
     for body in ("1", "2", "3"):
         for side in ear.sides:
-            side.publish("upstream", said(body))
+            side.publish("upstream", sent_message(body))
     await ear.idle()
     assert ear.heard == ["1", "2", "3"]
 
@@ -52,7 +52,7 @@ async def test_what_comes_by_three_brokers_is_taken_once():
 async def test_what_comes_by_one_of_them_is_taken():
     ear = await Ear(*brokers(3)).listen()
     for n, side in enumerate(ear.sides):
-        side.publish("upstream", said(str(n)))
+        side.publish("upstream", sent_message(str(n)))
     await ear.idle()
     assert sorted(ear.heard) == ["0", "1", "2"]
 
@@ -62,7 +62,7 @@ async def test_what_a_broker_that_hung_brings_late_is_known_already():
     ear.sides[0].hang()
     for body in ("1", "2"):
         for side in ear.sides:
-            side.publish("upstream", said(body))
+            side.publish("upstream", sent_message(body))
     await until(lambda: len(ear.heard) == 2)
     assert ear.heard == ["1", "2"]
     ear.sides[0].go_on()
@@ -74,7 +74,7 @@ async def test_after_a_broker_was_away_its_queue_is_there_again():
     ear = await Ear(*brokers(2)).listen()
     ear.sides[0].cut()
     await ear.sides[0].heal()
-    ear.sides[0].publish("upstream", said("1"))
+    ear.sides[0].publish("upstream", sent_message("1"))
     await ear.idle()
     assert ear.heard == ["1"]
 
@@ -82,14 +82,14 @@ async def test_after_a_broker_was_away_its_queue_is_there_again():
 async def test_from_one_broker_all_is_taken_however_often_it_says_the_same():
     ear = await Ear(*brokers(1)).listen()
     for _ in range(2):
-        ear.sides[0].publish("upstream", said("1"))
+        ear.sides[0].publish("upstream", sent_message("1"))
     await ear.idle()
     assert ear.heard == ["1", "1"]
 
 
 def test_the_same_words_of_another_or_for_another_are_others():
     heard = FirstDeliveries()
-    words = [said("x", user_id=user, correlation_id=id) for user in "ab" for id in "12"]
+    words = [sent_message("x", user_id=user, correlation_id=id) for user in "ab" for id in "12"]
     assert [heard.is_new(each, 1) for each in words] == [True] * 4
     assert [heard.is_new(each, 2) for each in words] == [False] * 4
 
@@ -97,6 +97,6 @@ def test_the_same_words_of_another_or_for_another_are_others():
 def test_the_oldest_is_forgotten_when_there_is_too_much():
     heard = FirstDeliveries(most=2)
     for body in ("1", "2", "3"):
-        assert heard.is_new(said(body), 1)
-    assert [heard.is_new(said(body), 2) for body in ("3", "2")] == [False, False]
-    assert heard.is_new(said("1"), 2)
+        assert heard.is_new(sent_message(body), 1)
+    assert [heard.is_new(sent_message(body), 2) for body in ("3", "2")] == [False, False]
+    assert heard.is_new(sent_message("1"), 2)

@@ -48,7 +48,7 @@ async def metrics(house: House) -> str:
     return (await AsyncHTTPClient().fetch(f"{admin}/metrics")).body.decode()
 
 
-def said(response: HTTPResponse) -> Any:
+def body_of(response: HTTPResponse) -> Any:
     assert response.headers["Content-Type"] == JSON
     return json.loads(response.body)
 
@@ -61,7 +61,7 @@ async def test_endpoints_name_the_ready_boxes_and_the_other_regions(house: House
     await until(lambda: house.service.boxes.count(now=0.0) == 1)
     response = await house.fetch("/endpoints.json")
     assert response.code == 200
-    assert said(response) == {
+    assert body_of(response) == {
         "region": "oregon",
         "gateways": [
             {
@@ -86,8 +86,8 @@ async def test_without_a_ready_box_it_is_503_and_still_tells_where_else(house: H
     assert response.code == 503
     assert response.headers["Retry-After"] == "2"
     assert "no-store" in response.headers["Cache-Control"]
-    assert said(response)["gateways"] == []
-    assert [a["region"] for a in said(response)["alternates"]] == ["dublin"]
+    assert body_of(response)["gateways"] == []
+    assert [a["region"] for a in body_of(response)["alternates"]] == ["dublin"]
 
 
 async def test_a_strangers_message_among_the_load_reports_is_ignored(house: House):
@@ -108,7 +108,7 @@ async def test_what_a_box_reports_in_anothers_name_is_dropped_and_said(
     house.core.publish("upstream", control.encode_load(forged))
     house.report()
     await until(lambda: house.service.boxes.count(now=0.0))
-    gateways = said(await house.fetch("/endpoints.json"))["gateways"]
+    gateways = body_of(await house.fetch("/endpoints.json"))["gateways"]
     assert len(gateways) == 1
     assert f'outcome="forged"}} {before + 2}' in await metrics(house)
     # The second line within ten seconds isn't logged.
@@ -130,7 +130,7 @@ async def test_a_publication_is_answered_with_its_id_once_it_is_routed(house: Ho
     house.answer(message, id="an-id", identity="an-identity")
     response = await asking
     assert response.code == 201
-    assert said(response) == {
+    assert body_of(response) == {
         "id": "an-id",
         "identity": "an-identity",
         "message_id": "k1",
@@ -144,7 +144,7 @@ async def test_a_repeat_is_200_with_the_first_id(house: House):
     await until(lambda: house.client.depth(house.tap))
     house.answer(house.published()[0], id="first", identity="i", repeated=True)
     response = await asking
-    assert (response.code, said(response)["id"]) == (200, "first")
+    assert (response.code, body_of(response)["id"]) == (200, "first")
 
 
 @pytest.mark.parametrize(("reason", "status"), [("topic_not_allowed", 422), ("too_large", 413)])
@@ -154,7 +154,7 @@ async def test_a_rejection_comes_with_its_reason(house: House, reason: str, stat
     house.answer(house.published()[0], status="rejected", reason=reason, detail="because")
     response = await asking
     assert response.code == status
-    assert said(response) == {"error": {"reason": reason, "detail": "because"}}
+    assert body_of(response) == {"error": {"reason": reason, "detail": "because"}}
 
 
 @pytest.mark.promise("S6")
@@ -164,7 +164,7 @@ async def test_what_was_dropped_for_want_of_room_may_come_again_later(house: Hou
     house.answer(house.published()[0], status="rejected", reason="overload", detail="later")
     response = await asking
     assert (response.code, response.headers["Retry-After"]) == (503, "1")
-    error = said(response)["error"]
+    error = body_of(response)["error"]
     assert (error["reason"], error["message_id"]) == ("overload", "k1")
 
 
@@ -174,7 +174,7 @@ async def test_each_answer_finds_its_own_request(house: House):
     for message in reversed(house.published()):
         house.answer(message, id=f"id-{message.properties.message_id}", identity="i")
     answers = await asyncio.gather(*asking)
-    assert [said(answer)["id"] for answer in answers] == ["id-a", "id-b", "id-c"]
+    assert [body_of(answer)["id"] for answer in answers] == ["id-a", "id-b", "id-c"]
 
 
 @pytest.mark.promise("F1")
@@ -186,7 +186,7 @@ async def test_a_receipt_that_nobody_waits_for_is_ignored(house: House):
     house.answer(dataclasses.replace(message, properties=guessed), id="forged", identity="i")
     house.client.publish("", dataclasses.replace(message, topic=guessed.reply_to or ""))
     house.answer(message, id="true", identity="i")
-    assert said(await asking)["id"] == "true"
+    assert body_of(await asking)["id"] == "true"
 
 
 @pytest.mark.promise("S6")
@@ -196,7 +196,7 @@ async def test_without_a_receipt_in_time_it_is_504_with_the_key_to_send_again(to
         response = await house.publish(HEADLINE)
         (message,) = house.published()
         assert response.code == 504
-        error = said(response)["error"]
+        error = body_of(response)["error"]
         assert error["reason"] == "no_receipt"
         assert "same Idempotency-Key" in error["detail"]
         assert error["message_id"] == message.properties.message_id
@@ -207,7 +207,7 @@ async def test_without_a_broker_it_is_503(house: House):
     house.client.cut()
     response = await house.publish(HEADLINE)
     assert (response.code, response.headers["Retry-After"]) == (503, "1")
-    assert said(response)["error"]["detail"].startswith("nothing was sent: no client broker")
+    assert body_of(response)["error"]["detail"].startswith("nothing was sent: no client broker")
 
 
 async def test_what_no_shovel_would_take_away_is_503(house: House):
@@ -225,7 +225,7 @@ async def test_without_a_receipt_the_message_goes_by_another_broker_too(topics: 
         assert [m.properties.message_id for m in (*house.published(), copy)] == ["k1", "k1"]
         beside.answer(copy, id="i", identity="x")
         response = await asking
-        assert (response.code, said(response)["id"]) == (201, "i")
+        assert (response.code, body_of(response)["id"]) == (201, "i")
 
 
 @pytest.mark.promise("S6")
@@ -245,7 +245,7 @@ async def test_at_the_bound_of_waiting_publications_the_next_is_503(topics: Topi
     async with open_house(topics, dataclasses.replace(SETTINGS, max_pending=1)) as house:
         first = asyncio.create_task(house.publish(HEADLINE))
         await until(lambda: house.client.depth(house.tap))
-        assert said(await house.publish(HEADLINE))["error"]["reason"] == "busy"
+        assert body_of(await house.publish(HEADLINE))["error"]["reason"] == "busy"
         house.answer(house.published()[0], id="i", identity="i")
         assert (await first).code == 201
 
@@ -266,7 +266,7 @@ async def test_a_bad_request_is_refused_with_its_reason(
 ):
     response = await house.publish(document, **headers)
     assert response.code == status
-    assert said(response)["error"]["reason"] == reason
+    assert body_of(response)["error"]["reason"] == reason
     assert house.published() == []
 
 
@@ -337,7 +337,7 @@ async def test_told_to_stop_it_finishes_the_requests_that_wait(topics: TopicTabl
         loop = asyncio.get_running_loop()
         loop.call_later(0.05, lambda: house.answer(message, id="late", identity="i"))
     response = await asking
-    assert (response.code, said(response)["id"]) == (201, "late")
+    assert (response.code, body_of(response)["id"]) == (201, "late")
 
 
 # --- pages of other origins, and HEAD
@@ -403,10 +403,10 @@ async def test_history_of_a_public_topic_is_oldest_first_and_pages_backwards(hou
         envelope(n, at=n - 10_000, topic="news.world", body=b'{"n":%d}' % n) for n in range(5)
     ]
     await house.store.write(written)
-    newest = said(await house.fetch("/history?topic=news.world&limit=2"))
+    newest = body_of(await house.fetch("/history?topic=news.world&limit=2"))
     assert [m["body"]["n"] for m in newest["messages"]] == [3, 4]
     before = newest["messages"][0]["id"]
-    older = said(await house.fetch(f"/history?topic=news.world&limit=2&before={before}"))
+    older = body_of(await house.fetch(f"/history?topic=news.world&limit=2&before={before}"))
     assert [m["body"]["n"] for m in older["messages"]] == [1, 2]
     assert older["topic"] == "news.world"
 
@@ -429,7 +429,7 @@ async def test_history_of_a_public_topic_is_oldest_first_and_pages_backwards(hou
 async def test_what_isnt_there_or_not_public_isnt_shown(house: House, query: str, status: int):
     response = await house.fetch(f"/history?{query}")
     assert response.code == status
-    assert set(said(response)["error"]) == {"reason", "detail"}
+    assert set(body_of(response)["error"]) == {"reason", "detail"}
 
 
 async def test_what_is_no_json_is_left_out_of_a_history_and_counted(house: House):
@@ -445,15 +445,15 @@ async def test_what_is_no_json_is_left_out_of_a_history_and_counted(house: House
     ]
     await house.store.write(written)
     before = await counted()
-    answer = said(await house.fetch("/history?topic=news.world&limit=3"))
+    answer = body_of(await house.fetch("/history?topic=news.world&limit=3"))
     found = answer["messages"]
     assert [message["body"] for message in found] == [1, 2, 3]
     assert answer["missing"] == [one.id for one in written[2:6]]
     assert await counted() > before
-    older = said(await house.fetch(f"/history?topic=news.world&before={found[1]['id']}"))
+    older = body_of(await house.fetch(f"/history?topic=news.world&before={found[1]['id']}"))
     assert [message["body"] for message in older["messages"]] == [1]
     assert "missing" not in older
-    one = said(await house.fetch("/history?topic=news.world&limit=1"))
+    one = body_of(await house.fetch("/history?topic=news.world&limit=1"))
     assert "missing" not in one, "they are older, and whoever asks for those is told"
 
 
@@ -462,7 +462,7 @@ async def test_bad_rows_hide_nothing_that_is_behind_them(house: House, many: int
     good = envelope(0, at=-10_000, topic="news.world", body=b"1")
     bad = [envelope(n, at=n - 10_000, topic="news.world", body=b"{") for n in range(1, many + 1)]
     await house.store.write([good, *bad])
-    answer = said(await house.fetch("/history?topic=news.world&limit=1"))
+    answer = body_of(await house.fetch("/history?topic=news.world&limit=1"))
     assert [message["body"] for message in answer["messages"]] == [1]
     assert answer["missing"] == [one.id for one in bad]
 
@@ -473,10 +473,10 @@ async def test_of_a_topic_of_nothing_but_bad_rows_some_are_named_and_the_others_
     good = envelope(0, at=-10_000, topic="news.world", body=b"1")
     bad = [envelope(n, at=n - 10_000, topic="news.world", body=b"{") for n in range(1, 301)]
     await house.store.write([good, *bad])
-    answer = said(await house.fetch("/history?topic=news.world&limit=1"))
+    answer = body_of(await house.fetch("/history?topic=news.world&limit=1"))
     assert answer["messages"] == []
     assert answer["missing"] == [one.id for one in bad[-256:]]
-    older = said(await house.fetch(f"/history?topic=news.world&before={answer['missing'][0]}"))
+    older = body_of(await house.fetch(f"/history?topic=news.world&before={answer['missing'][0]}"))
     assert [message["body"] for message in older["messages"]] == [1]
     assert older["missing"] == [one.id for one in bad[:-256]]
 
@@ -493,7 +493,7 @@ async def test_without_the_store_history_is_503(house: House, monkeypatch: pytes
 
 
 def missed(response: HTTPResponse) -> list[Any]:
-    return [message["body"] for message in said(response)["messages"]]
+    return [message["body"] for message in body_of(response)["messages"]]
 
 
 async def test_what_a_reader_missed_is_answered_as_a_gateway_answers_it(house: House):
@@ -502,7 +502,7 @@ async def test_what_a_reader_missed_is_answered_as_a_gateway_answers_it(house: H
         await until(lambda: house.service.boxes.count(now=0.0) == 1)
         box.tick()
         beginning = await house.fetch("/history?topic=news.breaking&after=")
-        after = said(beginning)["position"]
+        after = body_of(beginning)["position"]
         assert (beginning.code, missed(beginning)) == (200, [])
         async with box.reader("news.breaking") as reader:
             for n in range(5):
@@ -511,11 +511,11 @@ async def test_what_a_reader_missed_is_answered_as_a_gateway_answers_it(house: H
         query = f"/history?topic=news.breaking&limit=3&after={after}"
         first = await house.fetch(query)
         theirs = await box.request("GET", query)
-        assert said(first) == theirs.json()
-        assert (missed(first), said(first)["recovered"]) == ([0, 1, 2], True)
-        after = said(first)["position"]
+        assert body_of(first) == theirs.json()
+        assert (missed(first), body_of(first)["recovered"]) == ([0, 1, 2], True)
+        after = body_of(first)["position"]
         rest = await house.fetch(f"/history?topic=news.breaking&after={after}")
-        assert (missed(rest), said(rest)["more"]) == ([3, 4], False)
+        assert (missed(rest), body_of(rest)["more"]) == ([3, 4], False)
         assert rest.headers["Access-Control-Allow-Origin"] == "*"
         assert "no-store" in rest.headers["Cache-Control"]
 
@@ -536,15 +536,15 @@ async def test_what_a_gateway_refuses_is_refused(house: House, query: str, statu
         response = await house.fetch(f"/history?{query}")
         theirs = await box.request("GET", f"/history?{query}")
     assert (response.code, theirs.status) == (status, status)
-    assert said(response) == theirs.json()
+    assert body_of(response) == theirs.json()
 
 
 @pytest.mark.promise("M4")
 async def test_nobody_reads_anothers_messages_through_the_frontdesk(house: House, tmp_path: Path):
     letter = envelope(1, at=0, topic="user.7", body=b'"secret"')
     await house.store.write([letter])
-    told = TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER)
-    async with opened_box("tornado", store=house.store, tokens=told) as box:
+    settings = TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER)
+    async with opened_box("tornado", store=house.store, tokens=settings) as box:
         house.report(sse_url=f"http://{box.host}/events")
         await until(lambda: house.service.boxes.count(now=0.0) == 1)
         bearer = {"Authorization": f"Bearer {token('42', topics=['#', 'user.7'])}"}
@@ -577,7 +577,7 @@ async def test_without_a_gateway_that_answers_it_is_503(house: House, sse_url: s
         await until(lambda: house.service.boxes.count(now=0.0) == 1)
     response = await house.fetch("/history?topic=news.breaking&after=")
     assert (response.code, response.headers["Retry-After"]) == (503, "1")
-    assert said(response)["error"]["reason"] == "unavailable"
+    assert body_of(response)["error"]["reason"] == "unavailable"
 
 
 async def test_after_and_before_are_two_questions(house: House):

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
-from clusters import said_by_box
+from clusters import sent_by_box
 from core_cluster import EPOCH, CoreCluster, running, until
 from envelopes import START_MS, envelope
 from metric_values import value
@@ -93,7 +93,7 @@ def marked(kind: MarkKind = "read", at: int = 10, letter: Envelope = LETTER) -> 
 def send(core: CoreCluster, *marks: UserMark | Message) -> None:
     for each in marks:
         message = encode_mark(each) if isinstance(each, UserMark) else each
-        core.broker.publish(topology.UPSTREAM, said_by_box(message))
+        core.broker.publish(topology.UPSTREAM, sent_by_box(message))
 
 
 async def settled(core: CoreCluster, made: Marking) -> None:
@@ -109,14 +109,14 @@ async def test_a_mark_is_written_and_announced_to_devices_and_to_the_publishers_
         send(core, marked())
         await settled(core, made)
     assert await core.store.kept("user.42", LETTER.id) == KeptMessage(LETTER, (marked(),))
-    told, noted = core.arrived("intake")
-    assert told.topic == "user.42"
-    assert told.properties.type == "_fabric.mark"
-    said = {"id": LETTER.id, "mark": "read", "at": START_MS + 10}
-    assert json.loads(told.body) == said
+    messages, noted = core.arrived("intake")
+    assert messages.topic == "user.42"
+    assert messages.properties.type == "_fabric.mark"
+    fields = {"id": LETTER.id, "mark": "read", "at": START_MS + 10}
+    assert json.loads(messages.body) == fields
     assert noted.topic == "marks.billing"
     assert noted.properties.type is None
-    assert json.loads(noted.body) == said | {"user": "42", "message_id": "bill-7"}
+    assert json.loads(noted.body) == fields | {"user": "42", "message_id": "bill-7"}
 
 
 async def test_what_waits_is_told_while_the_store_doesnt_answer(core: CoreCluster):
@@ -166,8 +166,8 @@ async def test_a_mark_that_is_there_is_announced_again_as_it_was_made(core: Core
         await settled(core, made)
         send(core, marked(at=5_000))
         await settled(core, made)
-    told = core.arrived("intake")
-    assert told[:2] == told[2:]
+    messages = core.arrived("intake")
+    assert messages[:2] == messages[2:]
     assert (await core.store.kept("user.42", LETTER.id)) == KeptMessage(LETTER, (marked(at=10),))
     assert value(counters.REPEATED) == repeated + 1
 
@@ -201,7 +201,7 @@ async def test_a_gateway_whose_clock_is_ahead_marks_nothing_in_the_future(core: 
 
 
 @pytest.mark.parametrize(
-    ("app_id", "told"),
+    ("app_id", "text"),
     [
         ("billing", ["user.42", "marks.billing"]),
         ("paywall.eu", ["user.42", "marks.paywall.eu"]),
@@ -212,14 +212,14 @@ async def test_a_gateway_whose_clock_is_ahead_marks_nothing_in_the_future(core: 
     ],
 )
 async def test_the_note_goes_to_the_topic_of_its_publisher_if_that_can_be_one(
-    core: CoreCluster, app_id: str | None, told: list[str]
+    core: CoreCluster, app_id: str | None, text: list[str]
 ):
     letter = envelope(3, topic="user.42", app_id=app_id)
     await core.store.write([letter])
     async with marking(core) as made:
         send(core, marked(letter=letter))
         await settled(core, made)
-    assert [message.topic for message in core.arrived("intake")] == told
+    assert [message.topic for message in core.arrived("intake")] == text
 
 
 GOOD = {"topic": "user.42", "id": LETTER.id, "mark": "read", "at": START_MS}
@@ -419,9 +419,9 @@ async def test_what_may_not_be_announced_is_given_up_and_holds_nobody_back(core:
     await settled(core, made)
     task.cancel()
     await link.close()
-    told = {message.topic for message in core.arrived("intake")}
-    assert told >= {"user.3", "user.4", "user.5"}
-    assert "user.42" not in told
+    messages = {message.topic for message in core.arrived("intake")}
+    assert messages >= {"user.3", "user.4", "user.5"}
+    assert "user.42" not in messages
     # It is in the store all the same.
     assert await core.store.kept("user.42", LETTER.id) == KeptMessage(LETTER, (marked(),))
     assert value(counters.FAILED) == failed + 1

@@ -56,10 +56,10 @@ class PublisherDesk:
         async with asyncio.timeout(TIMEOUT):
             await publisher.ready()
         await link.on_connect(declare)
-        desk = cls(link, publisher)
-        consumer = await link.consumer("desk", lambda delivery: desk._take(delivery))
-        desk._ack = consumer.ack
-        return desk
+        frontdesk = cls(link, publisher)
+        consumer = await link.consumer("desk", lambda delivery: frontdesk._take(delivery))
+        frontdesk._ack = consumer.ack
+        return frontdesk
 
     def _take(self, delivery: Delivery) -> None:
         self._ack(delivery)

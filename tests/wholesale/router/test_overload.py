@@ -105,12 +105,12 @@ async def test_what_waits_is_told_while_the_store_holds_a_write(core: CoreCluste
     async with running(core, queues=QUEUES, prefetch=PREFETCH):
         store = await overloaded(core)
         core.publish(*many("silver", 30, first=1))
-        await until(lambda: told_to_wait() == 31)
+        await until(lambda: waiting_messages() == 31)
         store.open()
-        await until(lambda: told_to_wait() == 0)
+        await until(lambda: waiting_messages() == 0)
 
 
-def told_to_wait() -> float:
+def waiting_messages() -> float:
     """Return this process's value of the metric."""
     waiting = metrics.REGISTRY.get_sample_value("newsfabric_router_waiting_messages")
     assert waiting is not None

@@ -79,8 +79,8 @@ def test_redelivered_it_goes_out_plain_because_its_headers_may_have_broken_the_l
 def test_a_receipt_goes_to_whoever_asked_for_one():
     _, receipt = rejected(message(body=b"{", reply_to="me", correlation_id="c1", message_id="m1"))
     assert (receipt.topic, receipt.properties.correlation_id) == ("me", "c1")
-    said = control.decode_receipt(receipt)
-    assert dataclasses.asdict(said) == {
+    decoded = control.decode_receipt(receipt)
+    assert dataclasses.asdict(decoded) == {
         "status": "rejected",
         "region": "oregon",
         "router": "oregon-router-1",
@@ -107,9 +107,9 @@ def test_a_routed_message_is_answered_with_its_id(repeated: bool):
     submission = receive(message(message_id="m1"), now_ms=EPOCH)
     asked = Claim(Delivery(message(), False, 1, 1), None, "me", "c1")  # type: ignore[arg-type]
     pending = RECEIPTS.routed(submission, asked, router_ms=EPOCH + 1, repeated=repeated)
-    said = control.decode_receipt(pending.message)
+    receipt = control.decode_receipt(pending.message)
     assert (pending.exchange, pending.message.topic) == ("receipts", "me")
     assert pending.message.properties.correlation_id == "c1"
-    assert (said.status, said.repeated) == ("routed", repeated)
-    assert said.id == id_of(EPOCH + 1, submission.identity)
-    assert said.identity == identity_text(submission.identity)
+    assert (receipt.status, receipt.repeated) == ("routed", repeated)
+    assert receipt.id == id_of(EPOCH + 1, submission.identity)
+    assert receipt.identity == identity_text(submission.identity)

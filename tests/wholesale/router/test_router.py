@@ -229,11 +229,11 @@ async def test_of_two_bodies_under_one_message_id_the_first_wins_and_it_is_said_
 @pytest.mark.promise("S5")
 @pytest.mark.parametrize("hours", [-30, 30])
 async def test_a_publishers_clock_is_shown_and_decides_nothing(core: CoreCluster, hours: int):
-    said = EPOCH + hours * 3_600_000
+    published_ms = EPOCH + hours * 3_600_000
     async with running(core) as router:
         core.publish(
             message(message_id="1"),
-            message(message_id="2", headers={"timestamp_in_ms": said}),
+            message(message_id="2", headers={"timestamp_in_ms": published_ms}),
             message(message_id="3"),
         )
         await core.none_owed(router)
@@ -241,7 +241,7 @@ async def test_a_publishers_clock_is_shown_and_decides_nothing(core: CoreCluster
     assert [e.message_id for e in routed] == ["1", "2", "3"]
     assert [ms_of_id(e.id) for e in routed] == [EPOCH] * 3
     assert [taken_ms(e) for e in routed] == [EPOCH] * 3
-    assert [e.published_ms for e in routed] == [EPOCH, said, EPOCH]
+    assert [e.published_ms for e in routed] == [EPOCH, published_ms, EPOCH]
     assert await core.store.history("news.world", limit=10) == sorted(routed, key=lambda e: e.id)
 
 
@@ -254,9 +254,9 @@ async def test_what_publishers_say_of_their_time_is_measured_apart(core: CoreClu
     async with running(core) as router:
         core.publish(message(message_id="says nothing"))
         for n, offset in enumerate((-7_200_000, -500, 1, 7_200_000)):
-            said = message(message_id=str(n), headers={"timestamp_in_ms": EPOCH + offset})
+            sent = message(message_id=str(n), headers={"timestamp_in_ms": EPOCH + offset})
             # A repeat is no new message.
-            core.publish(said, said)
+            core.publish(sent, sent)
         await core.none_owed(router)
     changes = [now - then for then, now in zip(before, figures(), strict=True)]
     assert changes == [2, pytest.approx(7_200.5), 2]
@@ -334,7 +334,7 @@ async def test_a_tick_names_the_last_number_in_both_exchanges(core: CoreCluster)
         (tick,) = core.ticks()
         assert (tick.origin, tick.router, tick.epoch) == ("oregon", "oregon-router-1", EPOCH)
         assert (tick.seq, tick.low) == (1, 1)
-        assert len(core.broker.take(core.taps["outbound"])) == 1
+        assert len(core.broker.pop_messages(core.taps["outbound"])) == 1
 
 
 async def test_two_routers_share_the_work_and_have_streams_of_their_own(core: CoreCluster):

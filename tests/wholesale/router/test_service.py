@@ -121,7 +121,7 @@ async def test_told_to_stop_it_finishes_what_it_has_and_ticks_a_last_time(core: 
     receipts = core.receipts()
     assert len(receipts) + left == 300
     # The tick is sent last: it names every number that was given out.
-    last = core.broker.take(core.taps["outbound"])[-1]
+    last = core.broker.pop_messages(core.taps["outbound"])[-1]
     assert json.loads(last.body)["seq"] == len(receipts)
 
 

@@ -138,7 +138,7 @@ async def _depth(core: CoreCluster, count: int) -> None:
 
 def _rotate(broker: StubBroker) -> None:
     """Move the queue's oldest messages to its end, as if others had taken and returned them."""
-    taken = broker.take("router.1")
+    taken = broker.pop_messages("router.1")
     for each in taken[50:] + taken[:50]:
         broker.publish("intake", each)
 

@@ -106,8 +106,8 @@ async def test_a_driver_that_fails_is_said_and_asked_again_later(
     acting.decided(decided(want=4))
     await acting.round()
     assert not acting.well
-    said = acting.driver_document()
-    assert (said["state"], said["trouble"]) == ("failing", "no credits left")
+    document = acting.driver_document()
+    assert (document["state"], document["trouble"]) == ("failing", "no credits left")
     acting.decided(decided(want=4))
     await acting.round()
     assert machines.asked == ["boxes", ("want", 4)]
@@ -132,9 +132,9 @@ async def test_what_a_driver_raises_beside_its_own_errors_stops_nothing(
     machines.trouble = KeyError("Instances" * 1000)
     acting.decided(decided(want=4))
     await acting.round()
-    said = acting.driver_document()["trouble"]
-    assert said.startswith("want: KeyError: 'Instances")
-    assert len(said) == 300
+    document = acting.driver_document()["trouble"]
+    assert document.startswith("want: KeyError: 'Instances")
+    assert len(document) == 300
 
 
 async def test_a_driver_at_its_limit_is_no_reason_to_end_no_box(

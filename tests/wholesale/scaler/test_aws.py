@@ -177,8 +177,8 @@ async def test_a_cloud_that_doesnt_answer_is_said() -> None:
 
 async def test_what_is_wanted_becomes_metrics_of_cloudwatch(cloud: str) -> None:
     asked = AwsClient("cloudwatch", region=None, endpoint=cloud)
-    told = CloudWatch("newsfabric", asked)
-    assert await told.put_metrics(DOCUMENT)
+    text = CloudWatch("newsfabric", asked)
+    assert await text.put_metrics(DOCUMENT)
     found = await asked.ask(lambda client: client.list_metrics(Namespace="newsfabric"))
     names = {metric["MetricName"] for metric in found["Metrics"]}
     assert names >= {"WantedBoxes", "ServingBoxes", "Readers", "Limited"}
@@ -186,8 +186,8 @@ async def test_what_is_wanted_becomes_metrics_of_cloudwatch(cloud: str) -> None:
 
 
 def test_the_numbers_are_those_of_the_document() -> None:
-    said = {each["MetricName"]: each["Value"] for each in metric_data(DOCUMENT)}
-    assert said == {
+    values = {each["MetricName"]: each["Value"] for each in metric_data(DOCUMENT)}
+    assert values == {
         "WantedBoxes": 7.0,
         "ServingBoxes": 5.0,
         "FailedBoxes": 0.0,

@@ -61,14 +61,14 @@ def test_of_many_boxes_a_tenth_goes_at_once_evenly_from_all_zones_and_then_there
     fleet.zones = {f"b{n}": "ab"[n % 2] for n in range(40)}
     gone: list[float] = []
     for decision in fleet.seconds(PLAN.patience + DRAIN_EVERY + 20):
-        new = [name for name in decision.drain if name in fleet.says]
+        new = [name for name in decision.drain if name in fleet.reports]
         if new:
             gone.append(fleet.now)
             assert len(new) <= 40 * LEAVING_AT_ONCE
             assert sorted(fleet.zones[name] for name in new) == ["a", "a", "b", "b"][: len(new)]
         for name in new:
             # Gone as soon as it is told.
-            del fleet.says[name], fleet.born[name]  # type: ignore[union-attr]
+            del fleet.reports[name], fleet.born[name]  # type: ignore[union-attr]
             fleet.scaler._boxes._reported.pop(name)
     assert len(gone) == 2
     assert gone[1] - gone[0] >= DRAIN_EVERY

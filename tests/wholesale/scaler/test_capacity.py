@@ -44,15 +44,15 @@ def test_a_million_within_ten_minutes() -> None:
 
 def test_the_same_as_json() -> None:
     done = asked("--readers=500000", "--within=300", "--per-box=50000", "--boot=60s", "--json")
-    said = json.loads(done.output)
+    document = json.loads(done.output)
     plan = ScalingPlan(per_box=50_000, boot=60.0)
     assert (
-        said["after"]["boxes"]
+        document["after"]["boxes"]
         == requirement(Demand(readers=500_000, per_box=50_000), plan).boxes
         == 15
     )
-    assert said["arrivals_per_second"] == pytest.approx(500_000 / 300)
-    assert [step["readers"] for step in said["steps"]][::5] == [0, 250_000, 500_000]
+    assert document["arrivals_per_second"] == pytest.approx(500_000 / 300)
+    assert [step["readers"] for step in document["steps"]][::5] == [0, 250_000, 500_000]
 
 
 def test_what_stands_before_has_room_for_all_who_come_until_more_stand() -> None:

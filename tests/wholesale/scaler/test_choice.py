@@ -96,7 +96,7 @@ def test_when_all_fall_silent_no_more_than_a_zone_is_made_up_for() -> None:
     )
     fleet.add(*(report(f"b{n}", 650) for n in range(12)))
     fleet.run(300)
-    fleet.hush(*fleet.says)
+    fleet.hush(*fleet.reports)
     decisions = list(fleet.seconds(3000))
     assert max(decision.want or 0 for decision in decisions) <= 16
     assert all(decision.drain == decision.end == () for decision in decisions)
@@ -186,9 +186,9 @@ def test_while_the_driver_fails_nothing_is_drained_or_ended() -> None:
 
 def test_an_order_is_repeated_until_it_is_obeyed_and_then_given_up_and_said() -> None:
     fleet = full_fleet(5, 300)
-    told = drained(fleet, PLAN.patience + OBEY + 2)
-    assert told[:3] == ["b0", "b0", "b0"]
-    assert len(told) <= OBEY / 5 + 2
+    found = drained(fleet, PLAN.patience + OBEY + 2)
+    assert found[:3] == ["b0", "b0", "b0"]
+    assert len(found) <= OBEY / 5 + 2
     assert "b0: was ordered to drain and doesn't" in fleet.run(1).notes
     assert set(drained(fleet, DRAIN_EVERY + 2)) == {"b1"}
 
@@ -250,7 +250,7 @@ def ended(fleet: Fleet, seconds: float) -> list[str]:
     for decision in fleet.seconds(seconds):
         for name in decision.end:
             names.append(name)
-            del fleet.says[name]
+            del fleet.reports[name]
             del fleet.born[name]  # type: ignore[union-attr]
     return names
 
@@ -294,10 +294,10 @@ def test_a_box_that_was_never_heard_is_told_to_drain_and_ended_when_it_has_had_t
     mute_box(fleet)
     assert drained(fleet, PLAN.overdue) == []
     decisions = list(fleet.seconds(OBEY + PLAN.drain + 10))
-    told = [n for n, d in enumerate(decisions) if d.drain == ("mute",)]
+    found = [n for n, d in enumerate(decisions) if d.drain == ("mute",)]
     gone = [n for n, d in enumerate(decisions) if d.end == ("mute",)]
-    assert len(told) == OBEY / REPEAT + 1
-    assert gone[0] - told[0] == OBEY + PLAN.drain
+    assert len(found) == OBEY / REPEAT + 1
+    assert gone[0] - found[0] == OBEY + PLAN.drain
 
 
 def test_a_scaler_that_misses_others_doesnt_take_a_box_that_it_never_heard_for_dead() -> None:

@@ -17,14 +17,14 @@ pytestmark = pytest.mark.sockets
 
 
 @pytest.fixture
-def said(tmp_path: Path) -> Path:
-    return tmp_path / "said"
+def calls(tmp_path: Path) -> Path:
+    return tmp_path / "calls"
 
 
 def driver(tmp_path: Path, script: str, *, seconds: float = 20.0) -> CommandDriver:
-    """Return a driver of a shell script, in which ``$said`` is a file to write to."""
+    """Return a driver of a shell script, in which ``$calls`` is a file to write to."""
     program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\nsaid={tmp_path / 'said'}\n{script}\n", "utf-8")
+    program.write_text(f"#!/bin/sh\ncalls={tmp_path / 'calls'}\n{script}\n", "utf-8")
     program.chmod(0o700)
     return CommandDriver([str(program), "--site", "oregon"], seconds=seconds)
 
@@ -51,14 +51,14 @@ echo '{"name": "b2", "age_seconds": 4.5}'"""
 
 
 async def test_it_is_called_with_what_is_wanted_and_who_shall_end(
-    tmp_path: Path, said: Path
+    tmp_path: Path, calls: Path
 ) -> None:
-    telling = driver(tmp_path, 'echo "$@" >> $said')
-    await telling.want(7)
-    await telling.end(["b1", "b2"])
-    await telling.end([])
-    await telling.end([f"b{n}" for n in range(150)])
-    lines = text_of(said).splitlines()
+    recording = driver(tmp_path, 'echo "$@" >> $calls')
+    await recording.want(7)
+    await recording.end(["b1", "b2"])
+    await recording.end([])
+    await recording.end([f"b{n}" for n in range(150)])
+    lines = text_of(calls).splitlines()
     assert lines[:2] == ["--site oregon want 7", "--site oregon end b1 b2"]
     assert [len(line.split()) for line in lines[2:]] == [103, 53]
 
@@ -74,12 +74,14 @@ async def test_exit_code_3_says_that_there_may_be_no_more(tmp_path: Path) -> Non
         await driver(tmp_path, "echo quota >&2; exit 3").want(2)
 
 
-async def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path, said: Path) -> None:
-    hanging = driver(tmp_path, "sleep 1000 &\necho $! > $said\nwait", seconds=1.0)
+async def test_a_program_that_hangs_is_killed_with_its_children(
+    tmp_path: Path, calls: Path
+) -> None:
+    hanging = driver(tmp_path, "sleep 1000 &\necho $! > $calls\nwait", seconds=1.0)
     with pytest.raises(DriverError, match="not done within 1 s"):
         await hanging.want(2)
     # It was killed at once; another process reaps it.
-    assert state_of(int(text_of(said))) in ("", "Z")
+    assert state_of(int(text_of(calls))) in ("", "Z")
 
 
 async def test_a_program_that_talks_for_ever_is_killed(tmp_path: Path) -> None:
@@ -116,21 +118,21 @@ async def test_a_program_that_isnt_there_is_said(tmp_path: Path) -> None:
 
 
 async def test_the_program_isnt_told_our_login(
-    tmp_path: Path, said: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, calls: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NEWSFABRIC_AMQP_PASSWORD", "s3cret-word")
     monkeypatch.setenv("SITE_KEY", "its own")
-    await driver(tmp_path, "env > $said").want(1)
-    text = text_of(said)
+    await driver(tmp_path, "env > $calls").want(1)
+    text = text_of(calls)
     assert "s3cret-word" not in text
     assert "SITE_KEY=its own" in text
 
 
 async def test_a_child_in_a_session_of_its_own_that_keeps_the_pipes_costs_no_descriptor(
-    tmp_path: Path, said: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, calls: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "_LAST_WORDS", 0.2)
-    asking = driver(tmp_path, "setsid sleep 1000 &\necho $! >> $said", seconds=0.5)
+    asking = driver(tmp_path, "setsid sleep 1000 &\necho $! >> $calls", seconds=0.5)
     counts = []
     for _ in range(4):
         with pytest.raises(DriverError, match="not done within"):
@@ -139,7 +141,7 @@ async def test_a_child_in_a_session_of_its_own_that_keeps_the_pipes_costs_no_des
         for _ in range(5):
             await asyncio.sleep(0)
         counts.append(len(os.listdir("/proc/self/fd")))
-    for pid in text_of(said).split():
+    for pid in text_of(calls).split():
         os.kill(int(pid), signal.SIGKILL)
     assert counts[-1] <= counts[0]
 

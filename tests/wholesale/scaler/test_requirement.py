@@ -72,8 +72,8 @@ def test_no_more_are_carried_than_there_will_ever_be() -> None:
 
 def test_every_line_of_the_sum_is_shown() -> None:
     found = requirement(demand(4000, missing=500, growth=5.0, connects=7.0), PLAN)
-    said = {line["name"]: line["value"] for line in found.lines_document()}
-    assert said == {
+    lines = {line["name"]: line["value"] for line in found.lines_document()}
+    assert lines == {
         "readers": 4000,
         "missing": 500,
         "growth": 5.0,

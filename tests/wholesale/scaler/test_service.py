@@ -102,14 +102,18 @@ async def test_scale_says_what_is_wanted_with_the_sums(place: ScalerStage) -> No
     place.note_report(report("b1", 800), report("b2", 700))
     scaler = place.service.scaler
     await until(lambda: scaler.decision and scaler.decision.requirement.boxes == 3)
-    said = await place.scale()
-    assert (said["scaler"], said["region"], said["state"]) == ("oregon-scaler-1", "oregon", "well")
-    sums = {line["name"]: line["value"] for line in said["sums"]}
+    document = await place.scale()
+    assert (document["scaler"], document["region"], document["state"]) == (
+        "oregon-scaler-1",
+        "oregon",
+        "well",
+    )
+    sums = {line["name"]: line["value"] for line in document["sums"]}
     assert (sums["readers"], sums["filled"], sums["wanted"]) == (1500, 3, 3)
-    assert said["counts"] == {"ready": 2}
-    assert said["driver"]["name"] == "machines"
-    assert said["plan"]["per_box"] == 1000
-    assert [box["name"] for box in said["boxes"]] == ["b1", "b2"]
+    assert document["counts"] == {"ready": 2}
+    assert document["driver"]["name"] == "machines"
+    assert document["plan"]["per_box"] == 1000
+    assert [box["name"] for box in document["boxes"]] == ["b1", "b2"]
 
 
 async def test_what_a_box_reports_in_anothers_name_is_dropped(place: ScalerStage) -> None:
@@ -136,7 +140,7 @@ async def test_what_is_decided_is_told_the_driver_and_the_boxes(
     monkeypatch.setattr(scaler, "decide", decided)
     await until(lambda: place.machines.wanted and place.machines.ended)
     assert (place.machines.wanted[0], place.machines.ended[0]) == (4, "b3")
-    orders = [decode_drain(message) for message in place.broker.take(tap)]
+    orders = [decode_drain(message) for message in place.broker.pop_messages(tap)]
     assert [(o.region, o.box, o.by) for o in orders[:2]] == [
         ("oregon", "b1", "oregon-scaler-1"),
         ("oregon", "b2", "oregon-scaler-1"),
@@ -181,15 +185,15 @@ async def test_it_reports_as_every_process_does(place: ScalerStage) -> None:
     seen: list[Message] = []
 
     def reports() -> list[Message]:
-        seen.extend(place.broker.take(tap))
+        seen.extend(place.broker.pop_messages(tap))
         key = report_key("oregon", "oregon-scaler-1")
         return [message for message in seen if message.topic == key]
 
     await until(reports)
-    said = decode_report(reports()[0])
-    assert (said.kind, said.name, said.state) == ("scaler", "oregon-scaler-1", "ready")
+    report = decode_report(reports()[0])
+    assert (report.kind, report.name, report.state) == ("scaler", "oregon-scaler-1", "ready")
     assert reports()[0].properties.user_id == "scaler.oregon"
-    assert "scaler_wanted_boxes" in said.figures
+    assert "scaler_wanted_boxes" in report.figures
 
 
 async def test_its_port_has_metrics_and_is_for_programs_alone(place: ScalerStage) -> None:

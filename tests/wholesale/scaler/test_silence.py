@@ -25,7 +25,7 @@ def fleet_of(boxes: int, readers: int = 500) -> Fleet:
     return fleet
 
 
-def told(decisions: list[Decision], box: str) -> list[int]:
+def drained_at(decisions: list[Decision], box: str) -> list[int]:
     return [n for n, decision in enumerate(decisions) if box in decision.drain]
 
 
@@ -48,8 +48,8 @@ def test_a_box_that_was_empty_before_a_deafness_may_have_come_back(seconds: floa
     # It has readers again, but its reports don't arrive yet.
     fleet.hush("b0")
     decisions = list(fleet.seconds(OTHERS_ENDED_AFTER - 1))
-    assert ended(decisions, "b0") == told(decisions, "b0") == []
-    fleet.says["b0"] = report("b0", 500)
+    assert ended(decisions, "b0") == drained_at(decisions, "b0") == []
+    fleet.reports["b0"] = report("b0", 500)
     assert ended(list(fleet.seconds(FORGET)), "b0") == []
 
 
@@ -58,7 +58,7 @@ def test_a_box_that_is_still_silent_then_is_told_to_drain_and_given_the_time() -
     empty_then_deaf(fleet, 60.0)
     fleet.hush("b0")
     decisions = list(fleet.seconds(OTHERS_ENDED_AFTER + OBEY + PLAN.drain + 10))
-    orders, ends = told(decisions, "b0"), ended(decisions, "b0")
+    orders, ends = drained_at(decisions, "b0"), ended(decisions, "b0")
     assert orders[0] >= OTHERS_ENDED_AFTER
     assert ends[0] - orders[0] == OBEY + PLAN.drain
 
@@ -69,7 +69,7 @@ def test_a_box_that_somebody_else_drained_and_that_is_silent_is_told_to_drain_fi
     fleet.run(3)
     fleet.hush("b0")
     decisions = list(fleet.seconds(OTHERS_ENDED_AFTER + OBEY + PLAN.drain + 10))
-    orders, ends = told(decisions, "b0"), ended(decisions, "b0")
+    orders, ends = drained_at(decisions, "b0"), ended(decisions, "b0")
     assert ends[0] - orders[0] == OBEY + PLAN.drain
 
 
@@ -102,7 +102,7 @@ def test_a_box_that_fell_silent_when_it_was_told_to_drain_didnt_obey_by_that() -
     assert names == {"b0"}
     fleet.hush("b0")
     fleet.run(30)
-    fleet.says["b0"] = report("b0", 300)
+    fleet.reports["b0"] = report("b0", 300)
     for name in ("b1", "b2", "b3", "b4"):
         fleet.change(name, connections=700)
     fleet.run(60)
@@ -121,7 +121,7 @@ def test_a_box_on_the_first_list_is_as_old_as_may_be_whatever_its_age_is_said_to
         fleet.born["b12"] = fleet.now + 1
         fleet.second()
     decisions = list(fleet.seconds(PLAN.overdue + OBEY + PLAN.drain + FORGET))
-    assert ended(decisions, "b12") == told(decisions, "b12") == []
+    assert ended(decisions, "b12") == drained_at(decisions, "b12") == []
     assert fleet.kinds()["b12"] == "unknown"
 
 
@@ -245,13 +245,13 @@ class RealBoxes:
                 if self.rng.random() < 0.2:
                     box.state = "away"
             if self.is_heard(box):
-                said = report(
+                sent = report(
                     name,
                     box.readers,
                     state=box.state,
                     sent_ms=10**9 + int(self.now * 1000) + box.clock_ms,
                 )
-                self.scaler.note_report(said, now=self.now)
+                self.scaler.note_report(sent, now=self.now)
         self.list()
         if self.is_now("core_away"):
             self.scaler.disconnected()

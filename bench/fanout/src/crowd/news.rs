@@ -53,7 +53,7 @@ pub struct News {
 
 impl News {
     /// The report as JSON; later events are in the next one.
-    pub fn take(&mut self, moment: &Moment) -> String {
+    pub fn report(&mut self, moment: &Moment) -> String {
         let counts = std::mem::take(&mut self.counts);
         let numbers = [
             ("present", moment.present as u64),
@@ -80,10 +80,10 @@ impl News {
         let AllTimes { receive, resume, connect, arrive } = &mut self.times;
         format!(
             "{{{numbers},\"receive\":{},\"resume\":{},\"connect\":{},\"arrive\":{}}}",
-            receive.take(),
-            resume.take(),
-            connect.take(),
-            arrive.take(),
+            receive.report(),
+            resume.report(),
+            connect.report(),
+            arrive.report(),
         )
     }
 }
@@ -98,13 +98,13 @@ mod tests {
         news.counts.doubled += 2;
         news.times.resume.add(0, 5_000);
         let moment = Moment { present: 3, wanted: 4, arrived: 5, left: 1, holes: 0 };
-        let text = news.take(&moment);
+        let text = news.report(&moment);
         assert!(
             text.starts_with("{\"present\":3,\"wanted\":4,\"arrived\":5,\"left\":1,"),
             "{text}"
         );
         assert!(text.contains("\"doubled\":2,") && text.contains("\"resume\":{\"count\":1,"));
-        let text = news.take(&moment);
+        let text = news.report(&moment);
         assert!(text.contains("\"doubled\":0,") && text.contains("\"resume\":{\"count\":0,"));
     }
 }

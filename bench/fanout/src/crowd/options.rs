@@ -62,12 +62,12 @@ pub enum Invocation {
     /// Print the help.
     Help,
     /// Run.
-    Run(Options),
+    Run(CrowdOptions),
 }
 
 /// Checked options.
 #[derive(Debug, PartialEq)]
-pub struct Options {
+pub struct CrowdOptions {
     /// At least one.
     pub frontdesks: Vec<Target>,
     /// At least one.
@@ -83,7 +83,7 @@ pub struct Options {
 /// The options in `words`, or the error in one line.
 pub fn parsed(words: &[String]) -> Result<Invocation, String> {
     let own = words.iter().any(|word| word == "--i-own-this-target");
-    let mut found = Options {
+    let mut found = CrowdOptions {
         frontdesks: Vec::new(),
         topics: Vec::new(),
         source: Ipv4Addr::new(127, 0, 0, 2),
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn wrong_options_are_refused_in_one_line() {
-        for (more, said) in [
+        for (more, error) in [
             ("--seed x", "--seed wants a whole number"),
             ("--seed", "--seed wants a value"),
             ("--source 10.0.0.1", "--source wants an address of 127/8 that ends in 250 or less"),
@@ -164,13 +164,13 @@ mod tests {
             ("--topics a\"b", "--topics wants 1 to 100 topics with commas"),
             ("--fast", "no option \"--fast\"; --help shows them"),
         ] {
-            assert_eq!(of(&format!("{GOOD} {more}")), Err(said.into()));
+            assert_eq!(of(&format!("{GOOD} {more}")), Err(error.into()));
         }
         assert_eq!(of(""), Err("--frontdesks and --topics are needed; --help shows how".into()));
     }
 
     #[test]
-    fn an_address_that_is_not_loopback_must_be_ones_own_wherever_that_is_said() {
+    fn an_address_that_is_not_loopback_must_be_ones_own_wherever_the_option_stands() {
         let far = "--frontdesks http://127.0.0.1:1,http://10.0.0.1:80 --topics a";
         let refused = "10.0.0.1 is not loopback: it needs --i-own-this-target";
         assert_eq!(of(far), Err(refused.into()));

@@ -16,17 +16,17 @@ const MOST_IDENTITIES: usize = 100_000;
 const RECENT: usize = 16;
 
 /// The position with which a reader resumes.
-pub type Position = Rc<[u8]>;
+pub type PushPosition = Rc<[u8]>;
 
 /// A push.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Push {
     /// A message of the load test.
-    Message(Message),
+    Message(PushedMessage),
     /// A message that is not of the load test.
-    Strange(Option<Position>),
+    Strange(Option<PushPosition>),
     /// The subscription has begun; the flag: everything missed is certainly recovered.
-    Subscribed(bool, Option<Position>),
+    Subscribed(bool, Option<PushPosition>),
     /// The gateway ends the connection: its code, the requested pause in ms, whether a reconnect is allowed.
     Disconnect(u64, u64, bool),
     /// A verb was refused, with this code.
@@ -37,7 +37,7 @@ pub enum Push {
 
 /// A message as its publisher made it: `{"loadtest":NAME,"n":N,"sent_ns":NS,"due_ns":NS,…}`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Message {
+pub struct PushedMessage {
     /// The topic, by number.
     pub topic: u16,
     /// The publisher, by number.
@@ -51,7 +51,7 @@ pub struct Message {
     /// True unless the same message is known under another identity.
     pub agrees: bool,
     /// None for messages read from the store.
-    pub position: Option<Position>,
+    pub position: Option<PushPosition>,
 }
 
 /// Reads pushes of these topics, and remembers the publishers.
@@ -59,7 +59,7 @@ pub struct Pushes {
     topics: Vec<String>,
     publishers: Vec<String>,
     identities: Identities,
-    recent: VecDeque<(Box<[u8]>, Message)>,
+    recent: VecDeque<(Box<[u8]>, PushedMessage)>,
 }
 
 impl Pushes {
@@ -110,7 +110,7 @@ impl Pushes {
         }
     }
 
-    fn message(&mut self, payload: &[u8]) -> Option<Message> {
+    fn message(&mut self, payload: &[u8]) -> Option<PushedMessage> {
         // A publisher can't imitate a field of the gateway: quotes in texts are escaped.
         let body = after(b"\"body\"", payload)?;
         let topic = text(b"\"topic\"", payload)?;
@@ -118,7 +118,7 @@ impl Pushes {
         let publisher = self.publisher(text(b"\"loadtest\"", body)?)?;
         let found = u32::try_from(number(b"\"n\"", body)?).ok()?;
         let identity = identity(text(b"\"id\"", payload)?)?;
-        Some(Message {
+        Some(PushedMessage {
             topic,
             publisher,
             number: found,
@@ -179,7 +179,7 @@ fn identity(id: &[u8]) -> Option<u128> {
     })
 }
 
-fn position(payload: &[u8]) -> Option<Position> {
+fn position(payload: &[u8]) -> Option<PushPosition> {
     // The body is the last field, and may have a field of that name.
     let end = payload.windows(7).position(|window| window == b"\"body\":").unwrap_or(payload.len());
     let found = text(b"\"position\"", &payload[..end])?;
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn a_message_of_the_test_is_read_and_read_the_same_again() {
         let mut pushes = pushes();
-        let expected = Message {
+        let expected = PushedMessage {
             topic: 1,
             publisher: 0,
             number: 7,

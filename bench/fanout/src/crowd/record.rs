@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_noted_says_so() {
+    fn a_number_that_is_not_noted_is_reported() {
         let mut record = record(&(0..64).map(|n| 2 * n).collect::<Vec<_>>());
         assert_eq!(record.got(0, 1000, true), Got::Unnoted);
     }

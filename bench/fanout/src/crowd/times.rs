@@ -37,7 +37,7 @@ impl Times {
     }
 
     /// All durations as JSON, then resets. `counts` has each duration (µs) with its frequency.
-    pub fn take(&mut self) -> String {
+    pub fn report(&mut self) -> String {
         let mut text = format!(
             "{{\"count\":{},\"p50_us\":{},\"p99_us\":{},\"p999_us\":{},\"most_us\":{},\"counts\":[",
             self.0.len(),
@@ -66,13 +66,13 @@ mod tests {
         for us in 1..=1000 {
             times.add(5000, 5000 + us * 1000);
         }
-        let text = times.take();
+        let text = times.report();
         assert!(text.starts_with(
             "{\"count\":1000,\"p50_us\":500,\"p99_us\":990,\"p999_us\":999,\"most_us\":1000,\"counts\":[[1,1],[2,1],"
         ));
         let nothing =
             "{\"count\":0,\"p50_us\":0,\"p99_us\":0,\"p999_us\":0,\"most_us\":0,\"counts\":[]}";
-        assert_eq!(times.take(), nothing);
+        assert_eq!(times.report(), nothing);
     }
 
     #[test]
@@ -81,7 +81,7 @@ mod tests {
         times.add(0, 7_000);
         times.add(0, 7_999);
         times.add(0, 1_234_567_000);
-        let text = times.take();
+        let text = times.report();
         assert!(text.contains("[[7,2],[123"), "{text}");
     }
 
@@ -90,6 +90,6 @@ mod tests {
         let mut times = Times::default();
         times.add(2_000, 1_000);
         times.add(0, u64::MAX);
-        assert!(times.take().starts_with("{\"count\":2,"));
+        assert!(times.report().starts_with("{\"count\":2,"));
     }
 }

@@ -45,27 +45,27 @@ def key(path: Path) -> str:
     return next(words[-1] for words in lines if words and not words[0].startswith("#"))
 
 
-async def publish(told: argparse.Namespace) -> list[str]:
+async def publish(options: argparse.Namespace) -> list[str]:
     """Send the message until the frontdesk reports it as routed; return the errors."""
     message = {
         "topic": TOPIC,
-        "body": {"run": told.run, "region": told.region},
-        "message_id": f"verify-{told.run}-{told.region}",
+        "body": {"run": options.run, "region": options.region},
+        "message_id": f"verify-{options.run}-{options.region}",
     }
     request = HTTPRequest(
-        f"{told.frontdesk}/publish",
+        f"{options.frontdesk}/publish",
         method="POST",
-        headers={"X-API-Key": key(told.keys), "Content-Type": "application/json"},
+        headers={"X-API-Key": key(options.keys), "Content-Type": "application/json"},
         body=json.dumps(message),
         ca_certs=os.environ.get("NEWSFABRIC_TLS_CA_FILE"),
     )
-    deadline = time.monotonic() + told.timeout
+    deadline = time.monotonic() + options.timeout
     while True:
         try:
             await fetch(AsyncHTTPClient(), request)
         except (OSError, HTTPClientError, ValueError) as exc:
             if time.monotonic() > deadline:
-                return [f"{told.frontdesk} didn't take the message of {told.region}: {exc}"]
+                return [f"{options.frontdesk} didn't take the message of {options.region}: {exc}"]
             await asyncio.sleep(PAUSE)
         else:
             return []
@@ -85,25 +85,25 @@ async def begin(address: str, seconds: float) -> Reader | str:
         return str(exc) or "no answer"
 
 
-async def count(reader: Reader, told: argparse.Namespace) -> collections.Counter[str]:
+async def count(reader: Reader, options: argparse.Namespace) -> collections.Counter[str]:
     """Count the message of each region, until a second copy would have arrived."""
     got: collections.Counter[str] = collections.Counter()
     clock = asyncio.get_running_loop().time
     with contextlib.suppress(TimeoutError, Disconnected):
-        async with reader, asyncio.timeout(told.timeout) as limit:
+        async with reader, asyncio.timeout(options.timeout) as limit:
             async for push in reader:
                 body = push.fields.get("body") if push.is_message else None
-                if isinstance(body, dict) and body.get("run") == told.run:
+                if isinstance(body, dict) and body.get("run") == options.run:
                     got[str(body.get("region"))] += 1
-                    if all(got[region] for region in told.expect):
+                    if all(got[region] for region in options.expect):
                         limit.reschedule(clock() + LINGER)
     return got
 
 
-async def run(told: argparse.Namespace) -> list[str]:
+async def run(options: argparse.Namespace) -> list[str]:
     """Return the errors of the frontdesk and of all boxes."""
-    boxes = dict(name.partition("=")[::2] for name in told.box)
-    begun = await asyncio.gather(*(begin(at, told.timeout) for at in boxes.values()))
+    boxes = dict(name.partition("=")[::2] for name in options.box)
+    begun = await asyncio.gather(*(begin(at, options.timeout) for at in boxes.values()))
     taken = dict(zip(boxes, begun, strict=True))
     wrong = [
         f"{name} ({boxes[name]}) takes no reader: {reader}"
@@ -111,12 +111,12 @@ async def run(told: argparse.Namespace) -> list[str]:
         if isinstance(reader, str)
     ]
     readers = {name: reader for name, reader in taken.items() if not isinstance(reader, str)}
-    wrong += await publish(told)
-    found = await asyncio.gather(*(count(reader, told) for reader in readers.values()))
+    wrong += await publish(options)
+    found = await asyncio.gather(*(count(reader, options) for reader in readers.values()))
     return wrong + [
         f"{name} ({boxes[name]}) got the message of {region} {got[region]} times, not once"
         for name, got in zip(readers, found, strict=True)
-        for region in told.expect
+        for region in options.expect
         if got[region] != 1
     ]
 

@@ -49,8 +49,8 @@ async def test_what_a_broker_refuses_is_rejected_as_by_a_router() -> None:
 async def test_it_says_whether_anything_was_sent(
     error: Exception, status: int, reason: str, says: str
 ) -> None:
-    with pytest.raises(HttpProblem) as told:
+    with pytest.raises(HttpProblem) as text:
         await receipts(error).publish(MESSAGE)
-    said = told.value.document["error"]
-    assert (told.value.status, said["reason"], said["message_id"]) == (status, reason, "m-1")
-    assert says in said["detail"]
+    detail = text.value.document["error"]
+    assert (text.value.status, detail["reason"], detail["message_id"]) == (status, reason, "m-1")
+    assert says in detail["detail"]

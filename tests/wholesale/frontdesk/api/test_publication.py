@@ -104,8 +104,8 @@ def test_any_json_value_is_a_body(body: Any):
     ],
 )
 def test_what_amqp_cant_carry_is_refused_with_the_reason(document: Any, detail: str):
-    status, said = problem(document)
-    assert (status, said[: len(detail)]) == (400, detail)
+    status, error = problem(document)
+    assert (status, error[: len(detail)]) == (400, detail)
 
 
 def test_an_idempotency_key_that_is_too_long_is_refused():

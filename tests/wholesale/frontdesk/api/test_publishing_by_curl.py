@@ -44,13 +44,13 @@ async def guarded() -> AsyncIterator[House]:
         yield opened
 
 
-def said(response: HTTPResponse) -> Any:
+def body_of(response: HTTPResponse) -> Any:
     return json.loads(response.body)
 
 
 def error(response: HTTPResponse) -> tuple[int, str, str]:
-    told = said(response)["error"]
-    return response.code, told["reason"], told["detail"]
+    detail = body_of(response)["error"]
+    return response.code, detail["reason"], detail["detail"]
 
 
 async def rehearse(house: House, document: Any, query: str = "dry_run", **headers: str) -> Any:
@@ -80,7 +80,7 @@ async def test_several_messages_are_published_in_their_order_and_each_is_answere
         house.answer(message, id=f"id of {message.properties.message_id}", identity="i")
     response = await asking
     assert response.code == 200
-    assert said(response)["answers"] == [
+    assert body_of(response)["answers"] == [
         {
             "status": 201,
             "id": f"id of m-{n}",
@@ -104,7 +104,7 @@ async def test_one_that_is_refused_costs_the_others_nothing(house: House):
             house.answer(message, id="i", identity="i")
     response = await asking
     assert response.code == 207
-    answers = said(response)["answers"]
+    answers = body_of(response)["answers"]
     assert [each["status"] for each in answers] == [201, 400, 422, 400]
     assert answers[1]["error"]["detail"] == "body is required: any JSON value, which readers get"
     assert answers[2]["error"] == {"reason": "topic_not_allowed", "detail": "why"}
@@ -116,7 +116,7 @@ async def test_a_message_that_is_there_twice_is_published_once(house: House):
     await until(lambda: house.client.depth(house.tap))
     (message,) = house.published()
     house.answer(message, id="i", identity="i")
-    answers = said(await asking)["answers"]
+    answers = body_of(await asking)["answers"]
     assert [(each["status"], each["repeated"]) for each in answers] == [(201, False), (200, True)]
 
 
@@ -142,7 +142,7 @@ async def test_an_idempotency_key_names_one_message_alone(house: House):
 async def test_a_rehearsal_says_what_would_become_of_it_and_sends_nothing(house: House):
     response = await rehearse(house, HEADLINE | {"message_id": "m-1", "app_id": "cms"})
     identity = identity_of(app_id="cms", message_id="m-1", topic="", published_ms=None, body=b"")
-    assert (response.code, said(response)) == (
+    assert (response.code, body_of(response)) == (
         200,
         {
             "dry_run": True,
@@ -156,7 +156,7 @@ async def test_a_rehearsal_says_what_would_become_of_it_and_sends_nothing(house:
 
 
 async def test_a_rehearsal_of_what_has_no_name_names_none(house: House):
-    assert "identity" not in said(await rehearse(house, HEADLINE))
+    assert "identity" not in body_of(await rehearse(house, HEADLINE))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ async def test_a_rehearsal_is_refused_as_the_message_would_be(
 async def test_several_are_rehearsed_as_one_is(house: House):
     response = await rehearse(house, [HEADLINE, HEADLINE | {"topic": "nobody.knows"}])
     assert response.code == 207
-    assert [each["status"] for each in said(response)["answers"]] == [200, 422]
+    assert [each["status"] for each in body_of(response)["answers"]] == [200, 422]
     assert house.published() == []
 
 
@@ -255,7 +255,7 @@ async def test_a_topic_that_isnt_the_publishers_is_told_as_that(guarded: House):
 
 async def test_with_a_bound_key_all_is_well(guarded: House):
     response = await rehearse(guarded, HEADLINE, X_API_Key=BOUND.key)
-    assert (response.code, said(response)["class"]) == (200, "silver")
+    assert (response.code, body_of(response)["class"]) == (200, "silver")
 
 
 @pytest.mark.parametrize(
@@ -268,9 +268,9 @@ async def test_with_a_bound_key_all_is_well(guarded: House):
     ],
 )
 async def test_a_body_that_is_none_is_told_what_to_send(house: House, body: bytes, detail: str):
-    status, reason, told = error(await house.publish(body))
+    status, reason, found = error(await house.publish(body))
     assert (status, reason) == (400, "bad_request")
-    assert told.startswith(detail)
+    assert found.startswith(detail)
 
 
 async def test_what_curl_says_by_default_is_told_how_to_say_json(house: House):

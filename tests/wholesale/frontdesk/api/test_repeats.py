@@ -25,12 +25,12 @@ class ScriptedPublisher:
 
     async def publish(self) -> Receipt:
         self.published += 1
-        said = self.reported_state.pop(0)
+        outcome = self.reported_state.pop(0)
         await self.gate.wait()
-        if isinstance(said, Exception):
-            raise said
-        status = "rejected" if said == "rejected" else "routed"
-        return Receipt(status=status, region="r", router="r", topic="t", id=said)
+        if isinstance(outcome, Exception):
+            raise outcome
+        status = "rejected" if outcome == "rejected" else "routed"
+        return Receipt(status=status, region="r", router="r", topic="t", id=outcome)
 
     async def ask(
         self, message_id: str = "m-1", app_id: str = "cms", body: bytes = b"{}"

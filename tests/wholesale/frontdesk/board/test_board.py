@@ -44,7 +44,7 @@ async def house(topics: TopicTable) -> AsyncIterator[House]:
         yield opened
 
 
-def said(report: Report, by: str | None = None) -> Message:
+def report_message(report: Report, by: str | None = None) -> Message:
     return encode_report(report, user_id=by or login_of(report))
 
 
@@ -69,7 +69,7 @@ async def names(house: House) -> set[str]:
 
 async def test_the_board_shows_who_reports(house: House):
     house.report()
-    house.core.publish("upstream", said(ROUTER))
+    house.core.publish("upstream", report_message(ROUTER))
     async with asyncio.timeout(60):
         while await names(house) < {"oregon-frontdesk-1", "oregon-retail-1", "oregon-router-1"}:
             pass
@@ -84,9 +84,11 @@ async def test_the_board_shows_who_reports(house: House):
 async def test_reports_in_anothers_name_are_dropped_and_counted(house: House):
     before = value(counters.SEEN_FORGED)
     for forged in (
-        said(dataclasses.replace(BOX, name="oregon-retail-2"), by="box.oregon-retail-1"),
+        report_message(dataclasses.replace(BOX, name="oregon-retail-2"), by="box.oregon-retail-1"),
         # A box that claims to be a router, and a report without a user id.
-        said(dataclasses.replace(ROUTER, name="oregon-router-2"), by="box.oregon-retail-1"),
+        report_message(
+            dataclasses.replace(ROUTER, name="oregon-router-2"), by="box.oregon-retail-1"
+        ),
         encode_report(BOX),
     ):
         house.core.publish("upstream", forged)
@@ -190,10 +192,10 @@ async def test_only_so_many_watch_and_who_goes_makes_room(
 @contextlib.asynccontextmanager
 async def guarded(topics: TopicTable, tmp_path: Path, **board: Any) -> AsyncIterator[House]:
     """Open a house that asks for a login, although tests reach it on loopback only."""
-    told = BoardSettings(
+    settings = BoardSettings(
         token_keys=keys_file(tmp_path), token_audience=AUDIENCE, token_issuer=ISSUER, **board
     )
-    async with open_house(topics, dataclasses.replace(SETTINGS, board=told)) as house:
+    async with open_house(topics, dataclasses.replace(SETTINGS, board=settings)) as house:
         house.service._board_access._loopback = False
         yield house
 
@@ -454,7 +456,7 @@ async def test_keys_are_read_anew_and_a_file_that_is_gone_opens_nothing(
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "error"),
     [
         ("short", "line 2: a key needs at least 16 characters"),
         (f"cms {KEY}", "a line is a key, of ASCII characters"),
@@ -462,8 +464,8 @@ async def test_keys_are_read_anew_and_a_file_that_is_gone_opens_nothing(
         ("", "needs a key of at least 16 characters"),
     ],
 )
-async def test_a_bad_file_of_keys_is_one_clear_line(tmp_path: Path, line: str, said: str):
-    with pytest.raises(ConfigError, match=f"^--board-key-file: .*{said}$") as caught:
+async def test_a_bad_file_of_keys_is_one_clear_line(tmp_path: Path, line: str, error: str):
+    with pytest.raises(ConfigError, match=f"^--board-key-file: .*{error}$") as caught:
         await read_board_keys(keys(tmp_path, line).key_file)
     assert KEY not in str(caught.value)
 
@@ -520,7 +522,7 @@ async def test_a_region_whose_frontdesk_knows_no_such_key_is_away_and_says_so(
             assert found["state"] == "away"
 
 
-async def test_a_key_file_that_was_spoilt_is_named_on_the_board(topics: TopicTable, tmp_path: Path):
+async def test_a_damaged_key_file_is_named_on_the_board(topics: TopicTable, tmp_path: Path):
     board = keys(tmp_path, KEY)
     async with open_house(topics, dataclasses.replace(SETTINGS, board=board)) as house:
         keys(tmp_path, "short")

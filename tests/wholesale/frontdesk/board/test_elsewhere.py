@@ -10,7 +10,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import BOX, KEEPER, LOAD, NODE, PLACE, ROUTER, SHOVEL, Told
+from pictures import BOX, KEEPER, LOAD, NODE, PLACE, ROUTER, SHOVEL, PlayedPicture
 
 from wholesale.frontdesk.board.answers_elsewhere import BoardReply, parse_answer
 from wholesale.frontdesk.board.elsewhere import OtherRegions
@@ -29,11 +29,11 @@ DUBLIN = FrontdeskPlace(
 
 def answered() -> dict[str, Any]:
     """Return a real answer of a frontdesk."""
-    told = Told()
+    played = PlayedPicture()
     keeper = dataclasses.replace(KEEPER, shovels=(SHOVEL,), nodes=(NODE,))
-    told.pass_by(6, dataclasses.replace(ROUTER, figures={"router_void": 0.0}), BOX, LOAD, keeper)
-    told.pass_by(4, BOX, LOAD, keeper)
-    found: dict[str, Any] = orjson.loads(orjson.dumps(told.document(own=True)))
+    played.pass_by(6, dataclasses.replace(ROUTER, figures={"router_void": 0.0}), BOX, LOAD, keeper)
+    played.pass_by(4, BOX, LOAD, keeper)
+    found: dict[str, Any] = orjson.loads(orjson.dumps(played.document(own=True)))
     return found
 
 
@@ -206,8 +206,8 @@ def test_two_frontdesks_that_answer_in_turn_say_nothing_twice(
     one, two = (dublin(answered(), frontdesk=f"dublin-frontdesk-{n}") for n in (1, 2))
     for second in range(20):
         elsewhere.answered("dublin", (one, two)[second % 2], 10.0 + second)
-    said = [event["kind"] for event in events.events_document(40.0, 0)]
-    assert said == ["process_gone", "process_gone"]
+    kinds = [event["kind"] for event in events.events_document(40.0, 0)]
+    assert kinds == ["process_gone", "process_gone"]
 
 
 def test_frontdesks_without_number_are_no_memory(events: EventRing, elsewhere: OtherRegions):

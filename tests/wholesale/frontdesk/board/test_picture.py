@@ -8,7 +8,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import BOX, KEEPER, LOAD, NODE, NOW_MS, PLACE, ROUTER, SHOVEL, Told
+from pictures import BOX, KEEPER, LOAD, NODE, NOW_MS, PLACE, ROUTER, SHOVEL, PlayedPicture
 
 from newsfabric.messages.reports import CERTIFICATE_ENDS, KINDS, MAX_SHOVELS, Busy, Report
 from newsfabric.numbers import is_number
@@ -25,16 +25,16 @@ FIGURES = {
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def played() -> PlayedPicture:
+    return PlayedPicture()
 
 
 # --- the document
 
 
-def test_a_box_is_shown_with_its_load_and_its_figures(told: Told):
-    told.pass_by(1, dataclasses.replace(BOX, figures=FIGURES), LOAD)
-    (box,) = told.region()["boxes"]
+def test_a_box_is_shown_with_its_load_and_its_figures(played: PlayedPicture):
+    played.pass_by(1, dataclasses.replace(BOX, figures=FIGURES), LOAD)
+    (box,) = played.region()["boxes"]
     assert box == {
         "name": "oregon-retail-1",
         "state": "ready",
@@ -55,9 +55,9 @@ def test_a_box_is_shown_with_its_load_and_its_figures(told: Told):
     }
 
 
-def test_a_service_is_shown_with_why_it_waits(told: Told):
-    told.pass_by(1, dataclasses.replace(ROUTER, state="starting", waiting_for=("store",)), LOAD)
-    region = told.region()
+def test_a_service_is_shown_with_why_it_waits(played: PlayedPicture):
+    played.pass_by(1, dataclasses.replace(ROUTER, state="starting", waiting_for=("store",)), LOAD)
+    region = played.region()
     assert region["services"][0] == {
         "name": "oregon-router-1",
         "kind": "router",
@@ -73,16 +73,16 @@ def test_a_service_is_shown_with_why_it_waits(told: Told):
     assert region["why"] == ["oregon-router-1 is not ready: waits for store"]
 
 
-def test_a_box_that_only_says_its_load_is_shown_too(told: Told):
-    told.pass_by(1, LOAD)
-    (box,) = told.region()["boxes"]
+def test_a_box_that_only_says_its_load_is_shown_too(played: PlayedPicture):
+    played.pass_by(1, LOAD)
+    (box,) = played.region()["boxes"]
     assert (box["state"], box["readers"], box["figures"]) == ("ready", 30, {})
 
 
-def test_a_region_where_all_is_as_it_should_be_is_well(told: Told):
+def test_a_region_where_all_is_as_it_should_be_is_well(played: PlayedPicture):
     keeper = dataclasses.replace(KEEPER, shovels=(SHOVEL,), nodes=(NODE,))
-    told.pass_by(3, ROUTER, BOX, LOAD, keeper)
-    region = told.region()
+    played.pass_by(3, ROUTER, BOX, LOAD, keeper)
+    region = played.region()
     assert (region["state"], region["why"]) == ("well", [])
     assert region["clusters"] == [
         {
@@ -105,9 +105,9 @@ def _ends(process: Report, days: float, use: str = "server") -> Report:
     return dataclasses.replace(process, figures={f"{CERTIFICATE_ENDS}{use}": ends})
 
 
-def _why(told: Told, *said: Report) -> tuple[str, list[str]]:
-    told.pass_by(1, LOAD, *said)
-    region = told.region()
+def _why(played: PlayedPicture, *report: Report) -> tuple[str, list[str]]:
+    played.pass_by(1, LOAD, *report)
+    region = played.region()
     return region["state"], region["why"]
 
 
@@ -124,25 +124,25 @@ def _why(told: Told, *said: Report) -> tuple[str, list[str]]:
     ],
 )
 def test_a_certificate_that_ends_soon_is_a_reason_and_at_last_trouble(
-    told: Told, days: float, state: str, why: list[str]
+    played: PlayedPicture, days: float, state: str, why: list[str]
 ):
-    assert _why(told, BOX, _ends(ROUTER, days)) == (state, why)
+    assert _why(played, BOX, _ends(ROUTER, days)) == (state, why)
 
 
-def test_certificates_that_end_on_one_day_are_one_reason(told: Told):
+def test_certificates_that_end_on_one_day_are_one_reason(played: PlayedPicture):
     others = [
         dataclasses.replace(_ends(ROUTER, 9.1, "authority"), name=f"oregon-router-{n}")
         for n in (3, 1, 2)
     ]
-    _, why = _why(told, BOX, *others, _ends(KEEPER, 3.2))
+    _, why = _why(played, BOX, *others, _ends(KEEPER, 3.2))
     assert why == [
         "server certificate ends on 2025-01-04: oregon-shovels",
         "authority certificate ends on 2025-01-10: oregon-router-1 and 2 more",
     ]
 
 
-def test_what_is_wrong_now_is_said_before_what_will_be(told: Told):
-    state, why = _why(told, BOX, _ends(ROUTER, 9), dataclasses.replace(KEEPER, state="starting"))
+def test_what_is_wrong_now_is_said_before_what_will_be(played: PlayedPicture):
+    state, why = _why(played, BOX, _ends(ROUTER, 9), dataclasses.replace(KEEPER, state="starting"))
     assert state == "troubled"
     assert why == [
         "oregon-shovels is not ready",
@@ -150,13 +150,13 @@ def test_what_is_wrong_now_is_said_before_what_will_be(told: Told):
     ]
 
 
-def test_who_is_gone_has_no_certificate_that_ends(told: Told):
-    told.pass_by(1, ROUTER, BOX, LOAD, _ends(KEEPER, 3))
-    told.pass_by(4, ROUTER, BOX, LOAD)
-    assert told.region()["why"] == ["oregon-shovels is silent"]
+def test_who_is_gone_has_no_certificate_that_ends(played: PlayedPicture):
+    played.pass_by(1, ROUTER, BOX, LOAD, _ends(KEEPER, 3))
+    played.pass_by(4, ROUTER, BOX, LOAD)
+    assert played.region()["why"] == ["oregon-shovels is silent"]
 
 
-def test_totals_are_of_those_who_are_there(told: Told):
+def test_totals_are_of_those_who_are_there(played: PlayedPicture):
     routers = [
         dataclasses.replace(
             ROUTER, name=f"r-{n}", figures={"router_stage_left_messages.route": 2.5}
@@ -176,9 +176,9 @@ def test_totals_are_of_those_who_are_there(told: Told):
         for n, weight, delay in ((1, 10.0, 0.01), (2, 1.0, 0.5))
     )
     loads = [dataclasses.replace(LOAD, box=f"b-{n}") for n in (1, 2, 3)]
-    told.pass_by(1, *routers, quick, slow, *loads)
-    told.pass_by(3, *routers, quick, slow, *loads[:2])
-    assert told.region()["totals"] == {
+    played.pass_by(1, *routers, quick, slow, *loads)
+    played.pass_by(3, *routers, quick, slow, *loads[:2])
+    assert played.region()["totals"] == {
         "readers": 60,
         "capacity": 200,
         "boxes": 2,
@@ -192,7 +192,7 @@ def test_totals_are_of_those_who_are_there(told: Told):
     }
 
 
-def test_the_busiest_topics_of_all_routers_are_added_up(told: Told):
+def test_the_busiest_topics_of_all_routers_are_added_up(played: PlayedPicture):
     first = dataclasses.replace(ROUTER, topics=(Busy(name="a", messages_per_second=2.0),))
     second = dataclasses.replace(
         ROUTER,
@@ -200,8 +200,8 @@ def test_the_busiest_topics_of_all_routers_are_added_up(told: Told):
         topics=(Busy(name="b", messages_per_second=3.0), Busy(name="a", messages_per_second=2.5)),
         publishers=(Busy(name="cms", messages_per_second=5.0),),
     )
-    told.pass_by(1, first, second)
-    region = told.region()
+    played.pass_by(1, first, second)
+    region = played.region()
     assert region["topics"] == [
         {"name": "a", "messages_per_second": 4.5},
         {"name": "b", "messages_per_second": 3.0},
@@ -209,138 +209,138 @@ def test_the_busiest_topics_of_all_routers_are_added_up(told: Told):
     assert region["publishers"] == [{"name": "cms", "messages_per_second": 5.0}]
 
 
-def test_an_empty_region_is_a_document_too(told: Told):
-    document = told.document()
+def test_an_empty_region_is_a_document_too(played: PlayedPicture):
+    document = played.document()
     assert document["regions"][0]["why"] == ["no box is ready"]
     assert document["regions"][0]["totals"]["delay_p50_ms"] is None
     assert [region["name"] for region in document["regions"]] == ["oregon", "dublin"]
-    assert [region["name"] for region in told.document(own=True)["regions"]] == ["oregon"]
+    assert [region["name"] for region in played.document(own=True)["regions"]] == ["oregon"]
 
 
 # --- processes that start and end
 
 
-def test_who_is_silent_for_two_and_a_half_seconds_is_gone(told: Told):
-    told.pass_by(6, ROUTER, BOX, LOAD)
-    told.pass_by(1.5, BOX, LOAD)
-    assert told.events() == []
-    told.pass_by(0.25, BOX, LOAD)
-    assert told.events() == [("process_gone", "oregon-router-1")]
-    assert told.texts() == ["oregon-router-1 has been silent for 3 s"]
-    assert told.region()["services"][0]["state"] == "gone"
-    assert told.region()["why"] == ["oregon-router-1 is silent"]
-    told.pass_by(1, BOX, LOAD, ROUTER)
-    assert told.events()[-1] == ("process_back", "oregon-router-1")
+def test_who_is_silent_for_two_and_a_half_seconds_is_gone(played: PlayedPicture):
+    played.pass_by(6, ROUTER, BOX, LOAD)
+    played.pass_by(1.5, BOX, LOAD)
+    assert played.events() == []
+    played.pass_by(0.25, BOX, LOAD)
+    assert played.events() == [("process_gone", "oregon-router-1")]
+    assert played.texts() == ["oregon-router-1 has been silent for 3 s"]
+    assert played.region()["services"][0]["state"] == "gone"
+    assert played.region()["why"] == ["oregon-router-1 is silent"]
+    played.pass_by(1, BOX, LOAD, ROUTER)
+    assert played.events()[-1] == ("process_back", "oregon-router-1")
 
 
-def test_who_was_gone_for_ten_minutes_is_forgotten(told: Told):
-    told.pass_by(2, ROUTER, BOX, LOAD)
-    told.pass_by(590, BOX, LOAD)
-    assert [one["name"] for one in told.region()["services"]] == ["oregon-router-1"]
-    told.pass_by(15, BOX, LOAD)
-    assert told.region()["services"] == []
+def test_who_was_gone_for_ten_minutes_is_forgotten(played: PlayedPicture):
+    played.pass_by(2, ROUTER, BOX, LOAD)
+    played.pass_by(590, BOX, LOAD)
+    assert [one["name"] for one in played.region()["services"]] == ["oregon-router-1"]
+    played.pass_by(15, BOX, LOAD)
+    assert played.region()["services"] == []
 
 
-def test_who_has_drained_is_listed_for_half_a_minute_and_not_missed(told: Told):
-    told.pass_by(2, dataclasses.replace(ROUTER, state="draining"), BOX, LOAD)
-    told.pass_by(25, BOX, LOAD)
-    assert [one["state"] for one in told.region()["services"]] == ["gone"]
-    assert told.region()["state"] == "well"
-    told.pass_by(10, BOX, LOAD)
-    assert told.region()["services"] == []
+def test_who_has_drained_is_listed_for_half_a_minute_and_not_missed(played: PlayedPicture):
+    played.pass_by(2, dataclasses.replace(ROUTER, state="draining"), BOX, LOAD)
+    played.pass_by(25, BOX, LOAD)
+    assert [one["state"] for one in played.region()["services"]] == ["gone"]
+    assert played.region()["state"] == "well"
+    played.pass_by(10, BOX, LOAD)
+    assert played.region()["services"] == []
 
 
-def test_who_is_there_when_the_frontdesk_begins_is_no_news(told: Told):
-    told.pass_by(QUIET_AT_FIRST, ROUTER, BOX, LOAD)
-    told.pass_by(3, ROUTER, BOX, LOAD)
-    assert told.events() == []
-    told.pass_by(1, ROUTER, BOX, LOAD, dataclasses.replace(ROUTER, name="oregon-router-2"))
-    assert told.events() == [("process_ready", "oregon-router-2")]
+def test_who_is_there_when_the_frontdesk_begins_is_no_news(played: PlayedPicture):
+    played.pass_by(QUIET_AT_FIRST, ROUTER, BOX, LOAD)
+    played.pass_by(3, ROUTER, BOX, LOAD)
+    assert played.events() == []
+    played.pass_by(1, ROUTER, BOX, LOAD, dataclasses.replace(ROUTER, name="oregon-router-2"))
+    assert played.events() == [("process_ready", "oregon-router-2")]
 
 
-def test_a_box_that_stops_being_ready_says_why(told: Told):
-    told.pass_by(6, BOX, LOAD)
+def test_a_box_that_stops_being_ready_says_why(played: PlayedPicture):
+    played.pass_by(6, BOX, LOAD)
     waiting = dataclasses.replace(BOX, state="starting", waiting_for=("gateway",))
-    told.pass_by(1, dataclasses.replace(LOAD, state="starting"), waiting)
-    assert told.events() == [("process_not_ready", "oregon-retail-1")]
-    assert told.texts() == ["oregon-retail-1 is not ready: waits for gateway"]
-    told.pass_by(1, LOAD, BOX)
-    assert told.events()[-1] == ("process_ready", "oregon-retail-1")
+    played.pass_by(1, dataclasses.replace(LOAD, state="starting"), waiting)
+    assert played.events() == [("process_not_ready", "oregon-retail-1")]
+    assert played.texts() == ["oregon-retail-1 is not ready: waits for gateway"]
+    played.pass_by(1, LOAD, BOX)
+    assert played.events()[-1] == ("process_ready", "oregon-retail-1")
 
 
-def test_a_box_that_was_told_to_go_isnt_missed(told: Told):
-    told.pass_by(6, BOX, LOAD, ROUTER)
+def test_a_box_that_was_told_to_go_isnt_missed(played: PlayedPicture):
+    played.pass_by(6, BOX, LOAD, ROUTER)
     leaving = (
         dataclasses.replace(LOAD, state="draining"),
         dataclasses.replace(BOX, state="draining"),
     )
     other = dataclasses.replace(LOAD, box="oregon-retail-2")
-    told.pass_by(2, *leaving, ROUTER, other)
-    told.pass_by(4, ROUTER, other)
-    assert told.events() == [
+    played.pass_by(2, *leaving, ROUTER, other)
+    played.pass_by(4, ROUTER, other)
+    assert played.events() == [
         ("box_draining", "oregon-retail-1"),
         ("process_ready", "oregon-retail-2"),
         ("process_gone", "oregon-retail-1"),
     ]
-    assert told.texts()[-1] == "oregon-retail-1 has left, as it was told to"
-    assert told.region()["state"] == "well"
-    assert [(one["name"], one["state"], one["left"]) for one in told.region()["boxes"]] == [
+    assert played.texts()[-1] == "oregon-retail-1 has left, as it was told to"
+    assert played.region()["state"] == "well"
+    assert [(one["name"], one["state"], one["left"]) for one in played.region()["boxes"]] == [
         ("oregon-retail-1", "gone", True),
         ("oregon-retail-2", "ready", False),
     ]
 
 
-def test_who_was_started_anew_at_once_is_seen(told: Told):
-    told.pass_by(6, ROUTER, BOX, LOAD)
-    told.pass_by(1, dataclasses.replace(ROUTER, started_ms=7), BOX, LOAD)
-    assert told.events() == [("process_back", "oregon-router-1")]
-    assert told.texts() == ["oregon-router-1 was started anew"]
+def test_who_was_started_anew_at_once_is_seen(played: PlayedPicture):
+    played.pass_by(6, ROUTER, BOX, LOAD)
+    played.pass_by(1, dataclasses.replace(ROUTER, started_ms=7), BOX, LOAD)
+    assert played.events() == [("process_back", "oregon-router-1")]
+    assert played.texts() == ["oregon-router-1 was started anew"]
 
 
 # --- clocks
 
 
-def test_a_report_that_was_overtaken_is_ignored(told: Told):
+def test_a_report_that_was_overtaken_is_ignored(played: PlayedPicture):
     new, old = (dataclasses.replace(ROUTER, sent_ms=ms, version=str(ms)) for ms in (20, 10))
-    assert told.hear(new, old) == [True, False]
-    assert told.region()["services"][0]["version"] == "20"
+    assert played.hear(new, old) == [True, False]
+    assert played.region()["services"][0]["version"] == "20"
 
 
-def test_a_clock_that_is_set_back_keeps_nobody_silent(told: Told):
+def test_a_clock_that_is_set_back_keeps_nobody_silent(played: PlayedPicture):
     ahead = dataclasses.replace(ROUTER, sent_ms=10**12)
-    told.pass_by(6, LOAD, BOX)
-    told.hear(ahead)
-    told.pass_by(10, ROUTER, LOAD, BOX)
-    assert [kind for kind, _ in told.events()] == ["process_ready"]
-    assert told.region()["services"][0]["age_ms"] == 1000
+    played.pass_by(6, LOAD, BOX)
+    played.hear(ahead)
+    played.pass_by(10, ROUTER, LOAD, BOX)
+    assert [kind for kind, _ in played.events()] == ["process_ready"]
+    assert played.region()["services"][0]["age_ms"] == 1000
 
 
 @given(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))
 def test_a_processs_clock_says_nothing_about_its_age(started_ms: int, sent_ms: int):
-    told = Told()
-    told.hear(dataclasses.replace(ROUTER, started_ms=started_ms, sent_ms=sent_ms))
-    told.now = 1.5
-    told.update_events()
-    assert told.region()["services"][0]["age_ms"] == 1500
+    played = PlayedPicture()
+    played.hear(dataclasses.replace(ROUTER, started_ms=started_ms, sent_ms=sent_ms))
+    played.now = 1.5
+    played.update_events()
+    assert played.region()["services"][0]["age_ms"] == 1500
 
 
-def test_our_own_clock_that_jumps_moves_all_events_alike(told: Told):
-    told.pass_by(6, ROUTER, BOX, LOAD)
-    told.pass_by(6, BOX, LOAD)
-    (event,) = told.picture.picture_document(told.now, NOW_MS, own=True)["events"]
-    (later,) = told.picture.picture_document(told.now, NOW_MS + 3_600_000, own=True)["events"]
+def test_our_own_clock_that_jumps_moves_all_events_alike(played: PlayedPicture):
+    played.pass_by(6, ROUTER, BOX, LOAD)
+    played.pass_by(6, BOX, LOAD)
+    (event,) = played.picture.picture_document(played.now, NOW_MS, own=True)["events"]
+    (later,) = played.picture.picture_document(played.now, NOW_MS + 3_600_000, own=True)["events"]
     assert later["at_ms"] - event["at_ms"] == 3_600_000
 
 
 # --- lost links
 
 
-def test_while_the_core_is_away_nobody_is_called_gone(told: Told):
-    told.pass_by(6, ROUTER, BOX, LOAD)
-    told.core = False
-    told.pass_by(60)
-    assert told.events() == [("node_away", "oregon/core")]
-    region = told.region()
+def test_while_the_core_is_away_nobody_is_called_gone(played: PlayedPicture):
+    played.pass_by(6, ROUTER, BOX, LOAD)
+    played.core = False
+    played.pass_by(60)
+    assert played.events() == [("node_away", "oregon/core")]
+    region = played.region()
     assert region["state"] == "troubled"
     assert region["why"][:2] == [
         "oregon-frontdesk-1 reaches no node of oregon/core: it hears nobody",
@@ -348,50 +348,50 @@ def test_while_the_core_is_away_nobody_is_called_gone(told: Told):
     ]
     assert region["services"][0]["state"] == "ready"
     assert region["services"][0]["age_ms"] >= 60_000
-    told.core = True
-    told.pass_by(2)
-    assert told.events()[1:] == [("node_back", "oregon/core")]
-    told.pass_by(1, BOX, LOAD)
-    assert ("process_gone", "oregon-router-1") in told.events()
-    assert ("process_gone", "oregon-retail-1") not in told.events()
+    played.core = True
+    played.pass_by(2)
+    assert played.events()[1:] == [("node_back", "oregon/core")]
+    played.pass_by(1, BOX, LOAD)
+    assert ("process_gone", "oregon-router-1") in played.events()
+    assert ("process_gone", "oregon-retail-1") not in played.events()
 
 
-def test_totals_are_of_what_was_heard_within_seconds(told: Told):
+def test_totals_are_of_what_was_heard_within_seconds(played: PlayedPicture):
     router = dataclasses.replace(
         ROUTER,
         figures={"router_stage_left_messages.route": 2.5},
         topics=(Busy(name="a", messages_per_second=2.5),),
     )
-    told.pass_by(6, router, BOX, LOAD)
-    told.core = False
-    told.pass_by(4)
-    totals = told.region()["totals"]
+    played.pass_by(6, router, BOX, LOAD)
+    played.core = False
+    played.pass_by(4)
+    totals = played.region()["totals"]
     assert (totals["boxes_ready"], totals["capacity"], totals["messages_per_second"]) == (
         1,
         100,
         2.5,
     )
-    told.pass_by(1)
-    region = told.region()
+    played.pass_by(1)
+    region = played.region()
     assert region["totals"] == _nobody()
     assert region["topics"] == []
     assert [box["age_ms"] for box in region["boxes"]] == [6000]
 
 
-def test_of_a_node_it_is_said_how_long_ago_a_keeper_told_of_it(told: Told):
+def test_of_a_node_it_is_said_how_long_ago_a_keeper_told_of_it(played: PlayedPicture):
     keeper = dataclasses.replace(
         KEEPER, nodes=(NODE, dataclasses.replace(NODE, cluster="oregon/client", node="c-1"))
     )
-    told.pass_by(6, keeper, BOX, LOAD)
-    told.pass_by(40, BOX, LOAD)
-    assert _ages(told) == {"c-1": 41_000, "oregon-client-1": None, "oregon-core-1": 41_000}
-    told.core = False
-    told.update_events()
-    assert _ages(told)["oregon-core-1"] == 0
+    played.pass_by(6, keeper, BOX, LOAD)
+    played.pass_by(40, BOX, LOAD)
+    assert _ages(played) == {"c-1": 41_000, "oregon-client-1": None, "oregon-core-1": 41_000}
+    played.core = False
+    played.update_events()
+    assert _ages(played)["oregon-core-1"] == 0
 
 
-def _ages(told: Told) -> dict[str, int | None]:
-    nodes = [node for cluster in told.region()["clusters"] for node in cluster["nodes"]]
+def _ages(played: PlayedPicture) -> dict[str, int | None]:
+    nodes = [node for cluster in played.region()["clusters"] for node in cluster["nodes"]]
     return {node["node"]: node["age_ms"] for node in nodes}
 
 
@@ -414,104 +414,106 @@ def _nobody() -> dict[str, float | None]:
     }
 
 
-def test_after_the_frontdesk_was_stopped_for_a_while_nobody_is_called_gone(told: Told):
-    told.pass_by(6, ROUTER, BOX, LOAD)
-    told.now += 30
-    told.update_events()
-    told.pass_by(4, ROUTER, BOX, LOAD)
-    assert told.events() == []
+def test_after_the_frontdesk_was_stopped_for_a_while_nobody_is_called_gone(played: PlayedPicture):
+    played.pass_by(6, ROUTER, BOX, LOAD)
+    played.now += 30
+    played.update_events()
+    played.pass_by(4, ROUTER, BOX, LOAD)
+    assert played.events() == []
 
 
-def test_the_client_cluster_is_missed(told: Told):
-    told.pass_by(6, BOX, LOAD)
-    told.client = False
-    told.pass_by(1, BOX, LOAD)
-    assert told.events() == [("node_away", "oregon/client")]
-    assert told.region()["why"] == ["oregon-frontdesk-1 reaches no node of oregon/client"]
+def test_the_client_cluster_is_missed(played: PlayedPicture):
+    played.pass_by(6, BOX, LOAD)
+    played.client = False
+    played.pass_by(1, BOX, LOAD)
+    assert played.events() == [("node_away", "oregon/client")]
+    assert played.region()["why"] == ["oregon-frontdesk-1 reaches no node of oregon/client"]
 
 
 # --- shovels and nodes
 
 
-def test_a_shovel_that_brings_nothing_is_an_event_and_a_reason(told: Told):
+def test_a_shovel_that_brings_nothing_is_an_event_and_a_reason(played: PlayedPicture):
     keeper = dataclasses.replace(KEEPER, shovels=(SHOVEL,))
-    told.pass_by(6, keeper, BOX, LOAD)
+    played.pass_by(6, keeper, BOX, LOAD)
     old = dataclasses.replace(SHOVEL, canary_age_ms=10_500)
-    told.pass_by(1, dataclasses.replace(KEEPER, shovels=(old,)), BOX, LOAD)
-    assert told.events() == [("shovel_silent", "oregon/core/publish.oregon.1")]
-    assert told.region()["why"] == ["oregon/core/publish.oregon.1 brings nothing"]
+    played.pass_by(1, dataclasses.replace(KEEPER, shovels=(old,)), BOX, LOAD)
+    assert played.events() == [("shovel_silent", "oregon/core/publish.oregon.1")]
+    assert played.region()["why"] == ["oregon/core/publish.oregon.1 brings nothing"]
     made_anew = dataclasses.replace(old, restarts=1)
-    told.pass_by(1, dataclasses.replace(KEEPER, shovels=(made_anew,)), BOX, LOAD)
-    assert told.events()[-1] == ("shovel_remade", "oregon/core/publish.oregon.1")
-    told.pass_by(1, keeper, BOX, LOAD)
-    assert told.events()[-1] == ("shovel_back", "oregon/core/publish.oregon.1")
+    played.pass_by(1, dataclasses.replace(KEEPER, shovels=(made_anew,)), BOX, LOAD)
+    assert played.events()[-1] == ("shovel_remade", "oregon/core/publish.oregon.1")
+    played.pass_by(1, keeper, BOX, LOAD)
+    assert played.events()[-1] == ("shovel_back", "oregon/core/publish.oregon.1")
 
 
-def test_a_shovel_that_was_never_heard_of_is_no_event(told: Told):
+def test_a_shovel_that_was_never_heard_of_is_no_event(played: PlayedPicture):
     young = dataclasses.replace(SHOVEL, canary_age_ms=None, state="starting")
-    told.pass_by(6, dataclasses.replace(KEEPER, shovels=(young,)), BOX, LOAD)
-    assert told.region()["why"] == ["oregon/core/publish.oregon.1 brings nothing"]
-    told.pass_by(1, dataclasses.replace(KEEPER, shovels=(SHOVEL,)), BOX, LOAD)
-    assert told.events() == []
+    played.pass_by(6, dataclasses.replace(KEEPER, shovels=(young,)), BOX, LOAD)
+    assert played.region()["why"] == ["oregon/core/publish.oregon.1 brings nothing"]
+    played.pass_by(1, dataclasses.replace(KEEPER, shovels=(SHOVEL,)), BOX, LOAD)
+    assert played.events() == []
 
 
-def test_of_two_keepers_the_one_that_is_there_is_believed(told: Told):
+def test_of_two_keepers_the_one_that_is_there_is_believed(played: PlayedPicture):
     gone = dataclasses.replace(KEEPER, name="k-2", shovels=(SHOVEL,), nodes=(NODE,))
-    told.pass_by(1, gone)
+    played.pass_by(1, gone)
     worse = dataclasses.replace(SHOVEL, messages_per_second=1.0)
-    told.pass_by(4, dataclasses.replace(KEEPER, shovels=(worse,), nodes=(NODE,)))
-    (shovel,) = told.region()["shovels"]
+    played.pass_by(4, dataclasses.replace(KEEPER, shovels=(worse,), nodes=(NODE,)))
+    (shovel,) = played.region()["shovels"]
     assert shovel["messages_per_second"] == 1.0
 
 
-def test_without_a_keeper_nobody_knows_how_shovels_are(told: Told):
-    told.pass_by(6, dataclasses.replace(KEEPER, shovels=(SHOVEL,)), BOX, LOAD)
-    told.pass_by(60, BOX, LOAD)
-    (shovel,) = told.region()["shovels"]
+def test_without_a_keeper_nobody_knows_how_shovels_are(played: PlayedPicture):
+    played.pass_by(6, dataclasses.replace(KEEPER, shovels=(SHOVEL,)), BOX, LOAD)
+    played.pass_by(60, BOX, LOAD)
+    (shovel,) = played.region()["shovels"]
     assert (shovel["state"], shovel["messages_per_second"]) == ("unknown", None)
     assert shovel["canary_age_ms"] > 60_000
-    assert told.events() == [("process_gone", "oregon-shovels")]
+    assert played.events() == [("process_gone", "oregon-shovels")]
 
 
-def test_a_node_that_goes_and_comes_is_an_event(told: Told):
+def test_a_node_that_goes_and_comes_is_an_event(played: PlayedPicture):
     keeper = dataclasses.replace(KEEPER, nodes=(NODE,))
-    told.pass_by(6, keeper, BOX, LOAD)
+    played.pass_by(6, keeper, BOX, LOAD)
     away = dataclasses.replace(NODE, running=False)
-    told.pass_by(1, dataclasses.replace(KEEPER, nodes=(away,)), BOX, LOAD)
-    assert told.region()["why"] == ["oregon-core-1 is away"]
-    told.pass_by(1, keeper, BOX, LOAD)
-    assert told.events() == [("node_away", "oregon-core-1"), ("node_back", "oregon-core-1")]
+    played.pass_by(1, dataclasses.replace(KEEPER, nodes=(away,)), BOX, LOAD)
+    assert played.region()["why"] == ["oregon-core-1 is away"]
+    played.pass_by(1, keeper, BOX, LOAD)
+    assert played.events() == [("node_away", "oregon-core-1"), ("node_back", "oregon-core-1")]
 
 
-def test_a_broker_with_which_shovels_dont_work_is_a_reason_and_says_what_to_do(told: Told):
+def test_a_broker_with_which_shovels_dont_work_is_a_reason_and_says_what_to_do(
+    played: PlayedPicture,
+):
     unfit = dataclasses.replace(NODE, unfit=2)
-    told.pass_by(1, dataclasses.replace(KEEPER, nodes=(unfit,)), BOX, LOAD)
-    assert told.region()["why"] == [
+    played.pass_by(1, dataclasses.replace(KEEPER, nodes=(unfit,)), BOX, LOAD)
+    assert played.region()["why"] == [
         "oregon-core-1 doesn't make 2 shovels work: restart the broker, "
         "what runs its shovels may be dead"
     ]
 
 
-def test_an_alarm_is_a_reason(told: Told):
+def test_an_alarm_is_a_reason(played: PlayedPicture):
     alarmed = dataclasses.replace(NODE, alarm="memory")
-    told.pass_by(1, dataclasses.replace(KEEPER, nodes=(alarmed,)), BOX, LOAD)
-    assert told.region()["why"] == ["oregon-core-1 has a memory alarm"]
+    played.pass_by(1, dataclasses.replace(KEEPER, nodes=(alarmed,)), BOX, LOAD)
+    assert played.region()["why"] == ["oregon-core-1 has a memory alarm"]
 
 
 # --- trusted reports
 
 
-def test_a_box_tells_of_its_own_shovels_alone(told: Told):
+def test_a_box_tells_of_its_own_shovels_alone(played: PlayedPicture):
     own = dataclasses.replace(SHOVEL, name="upstream", runs_on="oregon-retail-1")
-    told.pass_by(1, dataclasses.replace(BOX, shovels=(own, SHOVEL), nodes=(NODE,)), LOAD)
-    assert [one["runs_on"] for one in told.region()["shovels"]] == ["oregon-retail-1"]
+    played.pass_by(1, dataclasses.replace(BOX, shovels=(own, SHOVEL), nodes=(NODE,)), LOAD)
+    assert [one["runs_on"] for one in played.region()["shovels"]] == ["oregon-retail-1"]
 
 
-def test_a_router_tells_of_no_shovels_and_a_box_of_no_topics(told: Told):
+def test_a_router_tells_of_no_shovels_and_a_box_of_no_topics(played: PlayedPicture):
     busy = (Busy(name="x", messages_per_second=1.0),)
-    told.pass_by(1, dataclasses.replace(ROUTER, shovels=(SHOVEL,)))
-    told.pass_by(1, dataclasses.replace(BOX, topics=busy, publishers=busy))
-    region = told.region()
+    played.pass_by(1, dataclasses.replace(ROUTER, shovels=(SHOVEL,)))
+    played.pass_by(1, dataclasses.replace(BOX, topics=busy, publishers=busy))
+    region = played.region()
     assert (region["shovels"], region["topics"], region["publishers"]) == ([], [], [])
 
 
@@ -525,45 +527,47 @@ def test_whose_word_a_report_is_follows_from_its_kind():
     "field",
     [{"region": "dublin"}, {"name": "Not a name"}, {"name": ""}, {"state": "splendid"}],
 )
-def test_what_isnt_of_this_region_or_no_name_is_ignored(told: Told, field: dict[str, str]):
-    assert told.hear(dataclasses.replace(ROUTER, **field)) == [False]  # type: ignore[arg-type]
-    assert told.region()["services"] == []
+def test_what_isnt_of_this_region_or_no_name_is_ignored(
+    played: PlayedPicture, field: dict[str, str]
+):
+    assert played.hear(dataclasses.replace(ROUTER, **field)) == [False]  # type: ignore[arg-type]
+    assert played.region()["services"] == []
 
 
-def test_there_are_only_so_many_names(told: Told):
+def test_there_are_only_so_many_names(played: PlayedPicture):
     boxes = [dataclasses.replace(LOAD, box=f"b-{n}") for n in range(MAX_BOXES + 5)]
-    assert told.hear(*boxes).count(True) == MAX_BOXES
+    assert played.hear(*boxes).count(True) == MAX_BOXES
     routers = [dataclasses.replace(ROUTER, name=f"r-{n}") for n in range(MAX_OF_KIND + 5)]
-    assert told.hear(*routers).count(True) == MAX_OF_KIND
+    assert played.hear(*routers).count(True) == MAX_OF_KIND
 
 
-def test_who_is_gone_makes_room_for_who_comes(told: Told):
-    told.hear(*(dataclasses.replace(ROUTER, name=f"r-{n}") for n in range(MAX_OF_KIND)))
-    told.pass_by(4)
-    assert told.hear(dataclasses.replace(ROUTER, name="new")) == [True]
+def test_who_is_gone_makes_room_for_who_comes(played: PlayedPicture):
+    played.hear(*(dataclasses.replace(ROUTER, name=f"r-{n}") for n in range(MAX_OF_KIND)))
+    played.pass_by(4)
+    assert played.hear(dataclasses.replace(ROUTER, name="new")) == [True]
 
 
-def test_names_that_one_login_makes_up_push_out_nobody_of_another(told: Told):
-    told.hear(KEEPER)
-    told.pass_by(4)
+def test_names_that_one_login_makes_up_push_out_nobody_of_another(played: PlayedPicture):
+    played.hear(KEEPER)
+    played.pass_by(4)
     for n in range(3 * MAX_SERVICES):
-        told.hear(dataclasses.replace(ROUTER, name=f"r-{n}"))
-    services = {one["name"]: one["state"] for one in told.region()["services"]}
+        played.hear(dataclasses.replace(ROUTER, name=f"r-{n}"))
+    services = {one["name"]: one["state"] for one in played.region()["services"]}
     assert services[KEEPER.name] == "gone"
     assert len(services) == MAX_OF_KIND + 1
-    assert told.hear(dataclasses.replace(ROUTER, kind="mailbox", name="m-1")) == [True]
+    assert played.hear(dataclasses.replace(ROUTER, kind="mailbox", name="m-1")) == [True]
 
 
-def test_shovels_that_boxes_make_up_leave_the_region_readable(told: Told):
+def test_shovels_that_boxes_make_up_leave_the_region_readable(played: PlayedPicture):
     made_up = tuple(
         dataclasses.replace(SHOVEL, name=f"s-{n}", runs_on="") for n in range(MAX_SHOVELS)
     )
     for n in range(30):
         name = f"b-{n}"
         shovels = tuple(dataclasses.replace(one, runs_on=name) for one in made_up)
-        told.hear(dataclasses.replace(BOX, name=name, shovels=shovels))
-    told.hear(dataclasses.replace(KEEPER, shovels=(SHOVEL,)))
-    document = told.document(own=True)
+        played.hear(dataclasses.replace(BOX, name=name, shovels=shovels))
+    played.hear(dataclasses.replace(KEEPER, shovels=(SHOVEL,)))
+    document = played.document(own=True)
     assert parse_answer(orjson.dumps(document), "oregon").region["name"] == "oregon"
     shown = {(one["runs_on"], one["name"]) for one in document["regions"][0]["shovels"]}
     assert (SHOVEL.runs_on, SHOVEL.name) in shown
@@ -628,15 +632,15 @@ loads = st.builds(
 def test_whatever_is_said_there_is_a_document_that_other_frontdesks_read(
     steps: list[object],
 ):
-    told = Told()
+    played = PlayedPicture()
     for step in steps:
         if isinstance(step, float):
-            told.now += step
-            told.core = not told.core if step > 600 else told.core
-            told.update_events()
+            played.now += step
+            played.core = not played.core if step > 600 else played.core
+            played.update_events()
         else:
-            told.hear(step)  # type: ignore[arg-type]
-    told.update_events()
-    answer = parse_answer(orjson.dumps(told.document(own=True)), "oregon")
+            played.hear(step)  # type: ignore[arg-type]
+    played.update_events()
+    answer = parse_answer(orjson.dumps(played.document(own=True)), "oregon")
     assert answer.region["name"] == PLACE.region
     assert all(is_number(event["seq"], 0, 2**63) for event in answer.events)

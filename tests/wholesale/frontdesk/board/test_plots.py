@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from pictures import BOX, LOAD, ROUTER, Told
+from pictures import BOX, LOAD, ROUTER, PlayedPicture
 
 from wholesale.frontdesk.board.plots import MAX_REGIONS, POINTS, Plots, point_of
 
@@ -17,10 +17,10 @@ ROUTING = {"router_store_write_seconds.p99": 0.004, "router_stage_left_messages.
 
 
 def test_a_point_is_what_the_region_shows():
-    told = Told()
+    played = PlayedPicture()
     boxes = [dataclasses.replace(BOX, name=f"b-{n}", figures=GATEWAY) for n in (1, 2)]
-    told.pass_by(1, *boxes, LOAD, dataclasses.replace(ROUTER, figures=ROUTING))
-    assert point_of(told.region()) == {
+    played.pass_by(1, *boxes, LOAD, dataclasses.replace(ROUTER, figures=ROUTING))
+    assert point_of(played.region()) == {
         "readers": 30,
         "messages_per_second": 3.0,
         "deliveries_per_second": 60.0,
@@ -35,20 +35,20 @@ def test_a_point_is_what_the_region_shows():
 
 
 def test_of_a_region_without_boxes_little_is_known():
-    point = point_of(Told().region())
+    point = point_of(PlayedPicture().region())
     assert point["readers"] == 0
     assert point["holes_open"] is None
     assert point["store_p99_ms"] is None
 
 
 def test_while_nobody_is_heard_there_is_a_gap():
-    told = Told()
-    told.pass_by(6, BOX, LOAD, ROUTER)
-    told.core = False
-    told.pass_by(4)
-    assert point_of(told.region())["readers"] == 30
-    told.pass_by(1)
-    assert point_of(told.region()) == {}
+    played = PlayedPicture()
+    played.pass_by(6, BOX, LOAD, ROUTER)
+    played.core = False
+    played.pass_by(4)
+    assert point_of(played.region())["readers"] == 30
+    played.pass_by(1)
+    assert point_of(played.region()) == {}
 
 
 def test_series_are_as_long_as_their_times():

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import pytest
 import pytest_asyncio
-from board_desk import eventful, opened_desk
 from board_fabric import MadeUpFabric
+from board_frontdesk import eventful, opened_frontdesk
 from board_pages import axe_faults, board, tile
 from pages import browsing
 from playwright.async_api import Browser, Page, expect
@@ -69,7 +69,10 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest.mark.parametrize("size", list(SIZES))
 async def test_all_of_it_can_be_read(browser: Browser, size: str) -> None:
-    async with opened_desk(fabric()) as desk, board(browser, desk, **SIZES[size]) as page:
+    async with (
+        opened_frontdesk(fabric()) as frontdesk,
+        board(browser, frontdesk, **SIZES[size]) as page,
+    ):
         width = SIZES[size]["viewport"]["width"]
         assert await page.evaluate("document.documentElement.scrollWidth") == width
         await expect(page.locator(".tile")).to_have_count(len(REGIONS) * BOXES)
@@ -109,8 +112,8 @@ def _overlapping(texts: list[dict[str, float]]) -> list[tuple[dict[str, float], 
 
 
 async def test_shovels_go_between_all_regions(browser: Browser) -> None:
-    async with opened_desk(fabric()) as desk, board(browser, desk) as page:
-        shovels = sum(len(one["shovels"]) for one in desk.fabric.document()["regions"])
+    async with opened_frontdesk(fabric()) as frontdesk, board(browser, frontdesk) as page:
+        shovels = sum(len(one["shovels"]) for one in frontdesk.fabric.document()["regions"])
         whole = re.compile(rf"^Map: 4 regions, 80 boxes, {shovels} shovels")
         await expect(page.get_by_role("img", name=whole)).to_be_visible()
         await page.get_by_text("The same as a list").click()
@@ -122,12 +125,15 @@ async def test_shovels_go_between_all_regions(browser: Browser) -> None:
 async def test_it_is_smooth(
     browser: Browser, size: str, record_property: Callable[[str, object], None]
 ) -> None:
-    async with opened_desk(fabric()) as desk, board(browser, desk, **SIZES[size]) as page:
+    async with (
+        opened_frontdesk(fabric()) as frontdesk,
+        board(browser, frontdesk, **SIZES[size]) as page,
+    ):
         await page.locator("#plots").scroll_into_view_if_needed()
         await expect(page.locator(".plot canvas")).to_have_count(8)
-        sent = len(desk.sent_bytes)
+        sent = len(frontdesk.sent_bytes)
         frames = sorted(await page.evaluate(FRAMES, SECONDS))
-        assert len(desk.sent_bytes) > sent
+        assert len(frontdesk.sent_bytes) > sent
     figures = {
         "p50": round(statistics.median(frames), 1),
         "p99": round(frames[int(len(frames) * 0.99)], 1),
@@ -140,7 +146,7 @@ async def test_it_is_smooth(
 
 
 async def test_the_keyboard_reaches_the_boxes_of_each_region(browser: Browser) -> None:
-    async with opened_desk(fabric()) as desk, board(browser, desk) as page:
+    async with opened_frontdesk(fabric()) as frontdesk, board(browser, frontdesk) as page:
         for region in REGIONS:
             await _tab_to_a_tile(page)
             await expect(tile(page, "retail-1", region)).to_be_focused()
@@ -164,7 +170,10 @@ async def _tab_to_a_tile(page: Page) -> None:
 async def test_axe_finds_no_fault(browser: Browser, size: str, scheme: Any) -> None:
     options = {**SIZES[size], "color_scheme": scheme, "bypass_csp": True}
     # axe-core's time grows with the boxes, which are all alike.
-    async with opened_desk(fabric(boxes=12)) as desk, board(browser, desk, **options) as page:
+    async with (
+        opened_frontdesk(fabric(boxes=12)) as frontdesk,
+        board(browser, frontdesk, **options) as page,
+    ):
         await page.locator("#plots").scroll_into_view_if_needed()
         await expect(page.locator(".plot canvas")).to_have_count(8)
         await page.get_by_text("The same as a list").click()

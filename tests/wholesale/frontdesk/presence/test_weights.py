@@ -137,11 +137,11 @@ class City:
     """Readers of one region: their caches keep an answer for five seconds, reports take one."""
 
     def __init__(
-        self, boxes: list[WeighedBox], seed: int, *, desks: int = 2, caches: int = 40
+        self, boxes: list[WeighedBox], seed: int, *, frontdesks: int = 2, caches: int = 40
     ) -> None:
         self.rng = random.Random(seed)
         self.boxes = {box.name: box for box in boxes}
-        self.desks = [Boxes("oregon", rng=random.Random(seed + n)) for n in range(desks)]
+        self.frontdesks = [Boxes("oregon", rng=random.Random(seed + n)) for n in range(frontdesks)]
         self.caches: list[tuple[float, list[OfferedBox]]] = [(-self.rng.random() * 5, [])] * caches
         self.under_way: collections.deque[list[LoadReport]] = collections.deque()
         self.now = 0.0
@@ -151,8 +151,8 @@ class City:
         self.now += 1.0
         if len(self.under_way) > 1:
             for report in self.under_way.popleft():
-                for desk in self.desks:
-                    desk.report(report, now=self.now)
+                for frontdesk in self.frontdesks:
+                    frontdesk.report(report, now=self.now)
         for number in range(len(self.caches)):
             count = arrivals * (number + 1) // len(self.caches)
             count -= arrivals * number // len(self.caches)
@@ -167,7 +167,7 @@ class City:
     def _come(self, number: int, count: int) -> None:
         made, offers = self.caches[number]
         if self.now - made >= 5.0 or not offers:
-            offers = self.rng.choice(self.desks).offers(now=self.now)
+            offers = self.rng.choice(self.frontdesks).offers(now=self.now)
             self.caches[number] = (self.now, offers)
         if not offers:
             return

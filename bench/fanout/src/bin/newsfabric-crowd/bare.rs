@@ -47,7 +47,7 @@ const STALLED_BUFFER: i32 = 2_304;
 const RSV1: u8 = 0x40;
 
 #[derive(Clone, Copy, PartialEq)]
-enum State {
+enum BareState {
     Connecting,
     Upgrading,
     /// The number of replies still to come.
@@ -57,9 +57,9 @@ enum State {
     Gone,
 }
 
-struct Reader {
+struct BareReader {
     socket: RawFd,
-    state: State,
+    state: BareState,
     opened_ns: u64,
     /// Bytes of an incomplete frame or handshake; mostly empty.
     rest: Vec<u8>,
@@ -77,17 +77,17 @@ struct Reader {
 /// All readers of the process.
 pub struct Bare {
     epoll: Epoll,
-    readers: Vec<Reader>,
+    readers: Vec<BareReader>,
     /// The number of readers, and how many of them connect at a time.
     count: usize,
     at_once: usize,
     to: SocketAddrV4,
     source: Ipv4Addr,
     began_ns: u64,
-    said_ready: bool,
+    has_reported_ready: bool,
     /// For each topic.
     hellos: Vec<Vec<u8>>,
-    say: String,
+    verbs: String,
     /// True if readers read Server-Sent Events.
     events: bool,
     answers: usize,
@@ -123,8 +123,8 @@ impl Crowd for Bare {
         {
             self.open();
         }
-        if !self.said_ready && self.ready + self.gone == self.count {
-            self.said_ready = true;
+        if !self.has_reported_ready && self.ready + self.gone == self.count {
+            self.has_reported_ready = true;
             println!(
                 "{{\"connections\":{},\"seconds\":{:.3},\"p50_ms\":{:.3},\"p99_ms\":{:.3}}}",
                 self.ready,
@@ -138,25 +138,26 @@ impl Crowd for Bare {
 
     fn on_event(&mut self, number: usize, events: u32, buffer: &mut [u8]) {
         let reader = &mut self.readers[number];
-        if reader.state == State::Connecting && events & libc::EPOLLOUT as u32 != 0 {
+        if reader.state == BareState::Connecting && events & libc::EPOLLOUT as u32 != 0 {
             let topic = (self.first + number) % self.hellos.len();
             send(reader.socket, &self.hellos[topic]);
             self.epoll.change(reader.socket, libc::EPOLLIN, number as u64);
-            reader.state = State::Upgrading;
+            reader.state = BareState::Upgrading;
             return;
         }
-        if reader.state == State::Stalled && events & (libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
+        if reader.state == BareState::Stalled
+            && events & (libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
         {
             return self.lose(number);
         }
-        if matches!(reader.state, State::Stalled | State::Gone) {
+        if matches!(reader.state, BareState::Stalled | BareState::Gone) {
             return;
         }
         match receive(reader.socket, buffer) {
             None => {}
             Some(0) => self.lose(number),
             // Remaining bytes are read in the next turn: epoll is level-triggered.
-            Some(size) => self.take(number, &buffer[..size]),
+            Some(size) => self.on_data(number, &buffer[..size]),
         }
     }
 
@@ -221,11 +222,11 @@ impl Bare {
                 .parse()
                 .expect("--source wants an IPv4 address"),
             began_ns: monotonic_ns(),
-            said_ready: false,
+            has_reported_ready: false,
             hellos: (0..arguments.number("topics", 1).max(1))
                 .map(|n| hello(n).into_bytes())
                 .collect(),
-            say: arguments.text("say", ""),
+            verbs: arguments.text("say", ""),
             events,
             answers: arguments.number("answers", 0) as usize,
             first: arguments.number("first", 0) as usize,
@@ -248,13 +249,13 @@ impl Bare {
     }
 
     fn stall(&mut self, verb: &str) -> String {
-        let said = masked(0x81, verb.as_bytes(), self.dice.key());
+        let frame = masked(0x81, verb.as_bytes(), self.dice.key());
         let mut stalled = 0;
         for (number, reader) in self.readers.iter_mut().enumerate() {
-            if reader.state == State::Reading {
+            if reader.state == BareState::Reading {
                 self.epoll.change(reader.socket, 0, number as u64);
-                reader.state = State::Stalled;
-                send(reader.socket, &said);
+                reader.state = BareState::Stalled;
+                send(reader.socket, &frame);
                 stalled += 1;
             }
         }
@@ -279,9 +280,9 @@ impl Bare {
             fail("connect");
         }
         self.epoll.add(socket, libc::EPOLLOUT, number as u64);
-        self.readers.push(Reader {
+        self.readers.push(BareReader {
             socket,
-            state: State::Connecting,
+            state: BareState::Connecting,
             opened_ns: monotonic_ns(),
             rest: Vec::new(),
             frames: 0,
@@ -295,27 +296,27 @@ impl Bare {
 
     fn lose(&mut self, number: usize) {
         let reader = &mut self.readers[number];
-        if matches!(reader.state, State::Reading | State::Stalled) {
+        if matches!(reader.state, BareState::Reading | BareState::Stalled) {
             self.ready -= 1;
         }
         self.gone += 1;
-        reader.state = State::Gone;
+        reader.state = BareState::Gone;
         // SAFETY: the descriptor is this reader's alone, and isn't used again.
         unsafe { libc::close(reader.socket) };
     }
 
-    fn take(&mut self, number: usize, data: &[u8]) {
+    fn on_data(&mut self, number: usize, data: &[u8]) {
         if self.readers[number].events.is_some() {
             return self.take_events(number, data);
         }
         let reader = &mut self.readers[number];
-        if reader.rest.is_empty() && reader.state == State::Reading {
+        if reader.rest.is_empty() && reader.state == BareState::Reading {
             let used = self.frames_in(number, data);
             self.readers[number].rest.extend_from_slice(&data[used..]);
             return;
         }
         reader.rest.extend_from_slice(data);
-        if reader.state == State::Upgrading {
+        if reader.state == BareState::Upgrading {
             let Some(end) = reader.rest.windows(4).position(|four| four == b"\r\n\r\n") else {
                 return;
             };
@@ -327,7 +328,7 @@ impl Bare {
             if self.events {
                 reader.events = Some(EventStream::after(&head));
                 let begun = std::mem::take(&mut reader.rest);
-                reader.state = State::Asking(self.answers);
+                reader.state = BareState::Asking(self.answers);
                 if self.answers == 0 {
                     self.is_ready(number);
                 }
@@ -337,17 +338,17 @@ impl Bare {
                 reader.context = Some(Box::new(Decompress::new(false)));
             }
             reader.rest.drain(..end + 4);
-            if self.say.is_empty() {
+            if self.verbs.is_empty() {
                 self.is_ready(number);
             } else {
                 let mine = self.first + number;
                 let topic = mine % self.hellos.len();
-                let say = self.say.replace("%d", &mine.to_string());
-                let say = say.replace("%t", &topic.to_string());
+                let verbs = self.verbs.replace("%d", &mine.to_string());
+                let verbs = verbs.replace("%t", &topic.to_string());
                 let dice = &mut self.dice;
                 let verbs: Vec<Vec<u8>> =
-                    say.lines().map(|verb| masked(0x81, verb.as_bytes(), dice.key())).collect();
-                reader.state = State::Asking(verbs.len());
+                    verbs.lines().map(|verb| masked(0x81, verb.as_bytes(), dice.key())).collect();
+                reader.state = BareState::Asking(verbs.len());
                 send(reader.socket, &verbs.concat());
             }
         }
@@ -360,7 +361,7 @@ impl Bare {
     fn take_events(&mut self, number: usize, data: &[u8]) {
         let mut events = self.readers[number].events.take();
         if let Some(stream) = &mut events {
-            stream.take(data, |event| self.on_text(number, event));
+            stream.feed(data, |event| self.on_text(number, event));
         }
         self.readers[number].events = events;
     }
@@ -375,7 +376,7 @@ impl Bare {
         let reader = &mut self.readers[number];
         self.ready += 1;
         self.came.add(reader.opened_ns, monotonic_ns());
-        reader.state = if stalls { State::Stalled } else { State::Reading };
+        reader.state = if stalls { BareState::Stalled } else { BareState::Reading };
         if stalls {
             self.epoll.change(reader.socket, 0, number as u64);
         }
@@ -419,12 +420,12 @@ impl Bare {
     fn on_text(&mut self, number: usize, payload: &[u8]) {
         let reader = &mut self.readers[number];
         match reader.state {
-            State::Asking(more) if more > 1 => {
-                reader.state = State::Asking(more - 1);
+            BareState::Asking(more) if more > 1 => {
+                reader.state = BareState::Asking(more - 1);
                 return;
             }
-            State::Asking(_) => return self.is_ready(number),
-            State::Stalled => return,
+            BareState::Asking(_) => return self.is_ready(number),
+            BareState::Stalled => return,
             _ => {}
         }
         let now = monotonic_ns();
@@ -479,7 +480,7 @@ impl Bare {
     }
 
     fn report(&self) -> String {
-        let alive = self.readers.iter().filter(|reader| reader.state == State::Reading);
+        let alive = self.readers.iter().filter(|reader| reader.state == BareState::Reading);
         let fewest = alive.clone().map(|reader| reader.frames).min().unwrap_or(0);
         let most = alive.clone().map(|reader| reader.frames).max().unwrap_or(0);
         let different = alive.map(|reader| reader.got.count()).min().unwrap_or(0);

@@ -67,17 +67,17 @@ fn obey(crowd: &mut impl Crowd, lines: &mut Lines) -> bool {
     // Larger than the buffer of `stdin`, whose content epoll couldn't see.
     let mut piece = [0u8; 1 << 16];
     let size = std::io::stdin().read(&mut piece).unwrap_or(0);
-    for line in lines.take(&piece[..size]) {
+    for line in lines.add(&piece[..size]) {
         let Some(reply) = crowd.obey(&line) else {
-            say("{}");
+            write_reply("{}");
             return false;
         };
-        say(&reply);
+        write_reply(&reply);
     }
     size > 0
 }
 
-fn say(text: &str) {
+fn write_reply(text: &str) {
     let mut out = std::io::stdout().lock();
     // A failed write means that the parent process is gone: the end of the input follows.
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());

@@ -4,13 +4,13 @@ mod incoming;
 
 use crate::Crowd;
 use newsfabric_fanout::crowd::backoff::Backoff;
-use newsfabric_fanout::crowd::commands::{Command, command};
+use newsfabric_fanout::crowd::commands::{CrowdCommand, command};
 use newsfabric_fanout::crowd::news::{Moment, News};
-use newsfabric_fanout::crowd::options::Options;
+use newsfabric_fanout::crowd::options::CrowdOptions;
 use newsfabric_fanout::crowd::pace::{Due, Pace};
-use newsfabric_fanout::crowd::pushes::{Position, Pushes};
+use newsfabric_fanout::crowd::pushes::{PushPosition, Pushes};
 use newsfabric_fanout::crowd::record::{Entries, ReaderRecord};
-use newsfabric_fanout::endpoints::{Dice, Gateway, Target, draw};
+use newsfabric_fanout::endpoints::{Dice, Target, WeightedGateway, draw};
 use newsfabric_fanout::{
     Epoll, monotonic_ns, open_socket, random_number, realtime_ns, receive, send, upgrade,
 };
@@ -31,7 +31,7 @@ const MOST_READERS: usize = 20_000;
 const OTHER_DESCRIPTORS: usize = 16;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Step {
+enum PageStep {
     /// There is no such reader (any more).
     Nobody,
     /// Waiting for its timer.
@@ -46,9 +46,9 @@ enum Step {
     Stopped,
 }
 
-struct Reader {
+struct PageReader {
     socket: RawFd,
-    step: Step,
+    step: PageStep,
     topic: u16,
     frontdesk: u16,
     /// Timers with another turn are outdated.
@@ -64,19 +64,19 @@ struct Reader {
     here_since_ns: u64,
     /// Bytes of an incomplete frame or reply; mostly empty.
     rest: Vec<u8>,
-    offered: Vec<Gateway>,
+    offered: Vec<WeightedGateway>,
     /// The gateway that the reader connects to.
     target: Option<Target>,
-    position: Option<Position>,
+    position: Option<PushPosition>,
     record: ReaderRecord,
 }
 
 /// All readers of the process.
 pub struct Pages {
-    options: Options,
+    options: CrowdOptions,
     epoll: Epoll,
     most: usize,
-    readers: Vec<Reader>,
+    readers: Vec<PageReader>,
     /// All readers that haven't left, the oldest first; `free` has the places of those that left.
     order: VecDeque<usize>,
     free: Vec<usize>,
@@ -89,7 +89,7 @@ pub struct Pages {
     left: u64,
     entries: Entries,
     news: News,
-    has_told_error: bool,
+    has_logged_error: bool,
 }
 
 impl Crowd for Pages {
@@ -99,14 +99,14 @@ impl Crowd for Pages {
 
     fn obey(&mut self, line: &str) -> Option<String> {
         Some(match command(line, self.most) {
-            Ok(Command::Readers(count, rate)) => {
+            Ok(CrowdCommand::Readers(count, rate)) => {
                 self.want(count, rate);
                 "{}".into()
             }
-            Ok(Command::Storm) => format!("{{\"cut\":{}}}", self.storm()),
-            Ok(Command::Report) => self.report(),
-            Ok(Command::Records) => self.records(),
-            Ok(Command::End) => return None,
+            Ok(CrowdCommand::Storm) => format!("{{\"cut\":{}}}", self.storm()),
+            Ok(CrowdCommand::Report) => self.report(),
+            Ok(CrowdCommand::Records) => self.records(),
+            Ok(CrowdCommand::End) => return None,
             Err(wrong) => format!("{{\"error\":\"{wrong}\"}}"),
         })
     }
@@ -128,12 +128,12 @@ impl Crowd for Pages {
                 continue;
             }
             match reader.step {
-                Step::Nobody | Step::Stopped => {}
-                Step::Waiting => self.ask(number),
-                Step::Reading if now < reader.heard_ns + SILENCE_NS => {
+                PageStep::Nobody | PageStep::Stopped => {}
+                PageStep::Waiting => self.ask(number),
+                PageStep::Reading if now < reader.heard_ns + SILENCE_NS => {
                     self.timer(number, reader.heard_ns + SILENCE_NS);
                 }
-                Step::Reading => {
+                PageStep::Reading => {
                     self.news.counts.broken += 1;
                     self.come_back(number, 0);
                 }
@@ -150,23 +150,23 @@ impl Crowd for Pages {
         let writable = events & libc::EPOLLOUT as u32 != 0;
         let lost = events & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0;
         match reader.step {
-            Step::Nobody | Step::Waiting | Step::Stopped => return,
-            Step::Asking | Step::Connecting if lost => return self.fail(number),
-            Step::Asking | Step::Connecting if writable => return self.connected(number),
+            PageStep::Nobody | PageStep::Waiting | PageStep::Stopped => return,
+            PageStep::Asking | PageStep::Connecting if lost => return self.fail(number),
+            PageStep::Asking | PageStep::Connecting if writable => return self.connected(number),
             _ => {}
         }
         match receive(reader.socket, buffer) {
             None => {}
             Some(0) => self.ended(number),
             // Remaining bytes are read in the next turn: epoll is level-triggered.
-            Some(size) => self.take(number, &buffer[..size]),
+            Some(size) => self.on_data(number, &buffer[..size]),
         }
     }
 }
 
 impl Pages {
     /// An empty crowd of a process that may have `descriptors` descriptors.
-    pub fn new(options: Options, descriptors: usize) -> Self {
+    pub fn new(options: CrowdOptions, descriptors: usize) -> Self {
         Self {
             epoll: Epoll::new(),
             most: MOST_READERS.min(descriptors.saturating_sub(OTHER_DESCRIPTORS)),
@@ -182,7 +182,7 @@ impl Pages {
             left: 0,
             entries: Entries::default(),
             news: News::default(),
-            has_told_error: false,
+            has_logged_error: false,
             options,
         }
     }
@@ -207,7 +207,7 @@ impl Pages {
     /// The events since the last report, as JSON.
     fn report(&mut self) -> String {
         let holes = self.order.iter().map(|&n| self.readers[n].record.holes()).sum();
-        self.news.take(&Moment {
+        self.news.report(&Moment {
             present: self.present,
             wanted: self.pace.wanted(),
             arrived: self.arrived,
@@ -232,13 +232,13 @@ impl Pages {
     fn begin(&mut self, now: u64) {
         let topic = (self.arrived % self.options.topics.len() as u64) as u16;
         let frontdesk = (self.arrived % self.options.frontdesks.len() as u64) as u16;
-        let reader = Reader::new(topic, frontdesk, now);
+        let reader = PageReader::new(topic, frontdesk, now);
         self.arrived += 1;
         let number = match self.free.pop() {
             Some(number) => {
                 // A timer of the earlier reader in this place is not for the new one.
                 let turn = self.readers[number].turn;
-                self.readers[number] = Reader { turn, ..reader };
+                self.readers[number] = PageReader { turn, ..reader };
                 number
             }
             None => {
@@ -261,7 +261,7 @@ impl Pages {
         self.close(number);
         let reader = &mut self.readers[number];
         reader.turn += 1;
-        reader.step = Step::Nobody;
+        reader.step = PageStep::Nobody;
         reader.position = None;
         reader.record = ReaderRecord::new(0);
         self.free.push(number);
@@ -283,7 +283,7 @@ impl Pages {
     }
 
     fn wait(&mut self, number: usize, pause_ms: u64) {
-        self.readers[number].step = Step::Waiting;
+        self.readers[number].step = PageStep::Waiting;
         self.timer(number, monotonic_ns() + pause_ms * MS);
     }
 
@@ -291,12 +291,12 @@ impl Pages {
     fn close(&mut self, number: usize) -> u64 {
         let reader = &mut self.readers[number];
         let mut open_ns = 0;
-        if reader.step == Step::Reading {
+        if reader.step == PageStep::Reading {
             self.present -= 1;
             reader.record.away(realtime_ns());
             open_ns = monotonic_ns() - reader.open_ns;
         }
-        reader.step = Step::Waiting;
+        reader.step = PageStep::Waiting;
         reader.rest = Vec::new();
         if reader.socket >= 0 {
             // SAFETY: the descriptor is this reader's alone, and isn't used again.
@@ -306,7 +306,7 @@ impl Pages {
         open_ns
     }
 
-    fn open(&mut self, number: usize, at: SocketAddrV4, step: Step) {
+    fn open(&mut self, number: usize, at: SocketAddrV4, step: PageStep) {
         // An address that isn't loopback is reached from the machine's own.
         let source = at.ip().is_loopback().then(|| self.options.source.octets());
         let (socket, begun) = open_socket(source, number, at, 0);
@@ -326,7 +326,7 @@ impl Pages {
         reader.asked_ns = monotonic_ns();
         reader.target = None;
         let at = self.options.frontdesks[usize::from(reader.frontdesk)].at;
-        self.open(number, at, Step::Asking);
+        self.open(number, at, PageStep::Asking);
     }
 
     /// Connects to the next of the offered boxes, or after the last backs off and asks the next frontdesk.
@@ -334,16 +334,16 @@ impl Pages {
         self.close(number);
         let reader = &mut self.readers[number];
         match draw(&mut reader.offered, &mut self.dice) {
-            Some(Gateway { target, .. }) => {
+            Some(WeightedGateway { target, .. }) => {
                 let at = target.at;
                 reader.target = Some(target);
-                self.open(number, at, Step::Connecting);
+                self.open(number, at, PageStep::Connecting);
             }
-            None => self.next_desk(number, self.readers[number].retry_ms),
+            None => self.next_frontdesk(number, self.readers[number].retry_ms),
         }
     }
 
-    fn next_desk(&mut self, number: usize, asked_ms: u64) {
+    fn next_frontdesk(&mut self, number: usize, asked_ms: u64) {
         let reader = &mut self.readers[number];
         reader.frontdesk = (reader.frontdesk + 1) % self.options.frontdesks.len() as u16;
         self.come_back(number, asked_ms);
@@ -357,8 +357,8 @@ impl Pages {
     /// Handles a server that gave no reply, a late one or a wrong one.
     fn fail(&mut self, number: usize) {
         self.news.counts.failed += 1;
-        if matches!(self.readers[number].step, Step::Asking | Step::Answered) {
-            self.next_desk(number, 0);
+        if matches!(self.readers[number].step, PageStep::Asking | PageStep::Answered) {
+            self.next_frontdesk(number, 0);
         } else {
             self.next_box(number);
         }
@@ -370,11 +370,11 @@ impl Pages {
         let reader = &mut self.readers[number];
         let request = match reader.target.take() {
             Some(Target { at, path }) => {
-                reader.step = Step::Upgrading;
+                reader.step = PageStep::Upgrading;
                 upgrade(&path, &at.to_string(), "")
             }
             None => {
-                reader.step = Step::Answered;
+                reader.step = PageStep::Answered;
                 let Target { at, path } = &self.options.frontdesks[usize::from(reader.frontdesk)];
                 format!(
                     "GET {path}/endpoints.json HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n"
@@ -387,11 +387,11 @@ impl Pages {
 
     fn ended(&mut self, number: usize) {
         match self.readers[number].step {
-            Step::Answered => {
+            PageStep::Answered => {
                 let rest = std::mem::take(&mut self.readers[number].rest);
                 self.answered(number, &rest, true);
             }
-            Step::Reading => {
+            PageStep::Reading => {
                 self.news.counts.broken += 1;
                 self.come_back(number, 0);
             }
@@ -400,11 +400,11 @@ impl Pages {
     }
 }
 
-impl Reader {
+impl PageReader {
     fn new(topic: u16, frontdesk: u16, now: u64) -> Self {
         Self {
             socket: -1,
-            step: Step::Waiting,
+            step: PageStep::Waiting,
             topic,
             frontdesk,
             turn: 0,
@@ -424,6 +424,6 @@ impl Reader {
     }
 
     fn lasted(&self) -> bool {
-        self.step == Step::Reading && monotonic_ns() >= self.open_ns + LASTED_NS
+        self.step == PageStep::Reading && monotonic_ns() >= self.open_ns + LASTED_NS
     }
 }

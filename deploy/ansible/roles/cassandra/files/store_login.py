@@ -50,24 +50,24 @@ RIGHTS = {"SELECT", "MODIFY"}
 class Node:
     """The nodes that can be reached, and the logins that they accept."""
 
-    def __init__(self, told: argparse.Namespace) -> None:
-        self._told = told
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
         self._open: list[Cluster] = []
 
     def session(self, user: str, password: str) -> Session | None:
         """Return a session with the first node that accepts the login; None if one refused it."""
-        return self._session(self._told.hosts.split(","), user, password)
+        return self._session(self._options.hosts.split(","), user, password)
 
     def _session(self, hosts: list[str], user: str, password: str) -> Session | None:
-        told = self._told
+        options = self._options
         refused, error = False, None
         for host in hosts:
             alone = ExecutionProfile(WhiteListRoundRobinPolicy([host]))
             cluster = Cluster(
                 [host],
-                port=told.port,
+                port=options.port,
                 auth_provider=PlainTextAuthProvider(user, password),
-                ssl_context=ssl.create_default_context(cafile=told.ca) if told.ca else None,
+                ssl_context=ssl.create_default_context(cafile=options.ca) if options.ca else None,
                 execution_profiles={EXEC_PROFILE_DEFAULT: alone},
                 protocol_version=4,
             )
@@ -75,19 +75,19 @@ class Node:
             try:
                 return cluster.connect()
             except NoHostAvailable as exc:
-                refused = refused or _says_no(exc)
+                refused = refused or _refused_login(exc)
                 error = exc
         if refused or error is None:
             return None
         raise error
 
-    def takes(self, login: dict[str, Any]) -> bool:
+    def accepts(self, login: dict[str, Any]) -> bool:
         """Return whether ``login`` has this password."""
         return self.session(login["name"], login["password"]) is not None
 
-    def itself_takes(self, login: dict[str, Any]) -> bool:
+    def itself_accepts(self, login: dict[str, Any]) -> bool:
         """Return whether the own node knows ``login``, whatever the others do."""
-        own = self._told.hosts.split(",")[:1]
+        own = self._options.hosts.split(",")[:1]
         return self._session(own, login["name"], login["password"]) is not None
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ class Node:
             cluster.shutdown()
 
 
-def _says_no(unavailable: NoHostAvailable) -> bool:
+def _refused_login(unavailable: NoHostAvailable) -> bool:
     """Return whether the node refused the login, on any of the driver's connections to it.
 
     A node caches passwords for two seconds. So just after a change the first connection can be
@@ -108,7 +108,7 @@ def _says_no(unavailable: NoHostAvailable) -> bool:
 
 
 def administrator(
-    node: Node, told: argparse.Namespace, given: dict[str, Any]
+    node: Node, options: argparse.Namespace, given: dict[str, Any]
 ) -> tuple[Session, bool]:
     """Return the administrator's session, and whether the login had to be made or changed."""
     login = given["administrator"]
@@ -120,15 +120,15 @@ def administrator(
             own.execute(f"ALTER ROLE {login['name']} WITH PASSWORD = %s", [login["password"]])
             changed = True
         elif (known := _who_ruled(node, given)) is not None:
-            _check_cluster(known, told)
-            make(known, told, login)
+            _check_cluster(known, options)
+            make(known, options, login)
             changed = True
         elif time.monotonic() > deadline:
             sys.exit(
                 f"error: no login as {login['name']} with this password, nor as a new node has it"
             )
         time.sleep(1)
-    _check_cluster(session, told)
+    _check_cluster(session, options)
     return session, changed
 
 
@@ -165,10 +165,10 @@ def _may_rule(session: Session) -> bool:
     return True
 
 
-def _check_cluster(session: Session, told: argparse.Namespace) -> None:
+def _check_cluster(session: Session, options: argparse.Namespace) -> None:
     name = session.execute(LOCAL).one().cluster_name
-    if name != told.cluster:
-        sys.exit(f"error: this is a node of cluster {name}, not of {told.cluster}")
+    if name != options.cluster:
+        sys.exit(f"error: this is a node of cluster {name}, not of {options.cluster}")
 
 
 def wanted(
@@ -198,7 +198,7 @@ def wanted(
     return {"class": STRATEGY} | replicas
 
 
-def replicate(session: Session, told: argparse.Namespace) -> bool:
+def replicate(session: Session, options: argparse.Namespace) -> bool:
     """Set the replication of logins, so that a node's death locks out no login.
 
     Return whether it was changed.
@@ -208,8 +208,8 @@ def replicate(session: Session, told: argparse.Namespace) -> bool:
     own = session.execute_async(LOCAL)
     rows = (*own.result(), *session.execute(PEERS, host=own.coordinator_host))
     nodes = [row.data_center for row in rows]
-    new = wanted(nodes, now, told.replication, fewer=told.fewer_replicas)
-    asked = wanted(nodes, now, told.replication, fewer=True)
+    new = wanted(nodes, now, options.replication, fewer=options.fewer_replicas)
+    asked = wanted(nodes, now, options.replication, fewer=True)
     for dc in sorted(dc for dc in new if new[dc] != asked.get(dc)):
         sys.stderr.write(f"{dc} keeps {new[dc]} replicas of logins, though fewer are asked for\n")
     if now | {"class": STRATEGY} == new:
@@ -218,9 +218,9 @@ def replicate(session: Session, told: argparse.Namespace) -> bool:
     return True
 
 
-def make(session: Session, told: argparse.Namespace, login: dict[str, Any]) -> None:
+def make(session: Session, options: argparse.Namespace, login: dict[str, Any]) -> None:
     """Make the administrator's login."""
-    replicate(session, told)
+    replicate(session, options)
     _set(session, login, superuser=True)
 
 
@@ -244,7 +244,7 @@ def serve(node: Node, session: Session, login: dict[str, Any], keyspace: str) ->
         # This also removes any other rights that the role was given.
         session.execute(f"DROP ROLE {name}")
         found, has = None, set()
-    right_login = found is not None and found.can_login and node.takes(login)
+    right_login = found is not None and found.can_login and node.accepts(login)
     if not right_login:
         # Open sessions stay; new ones need the new password.
         _set(session, login, superuser=False)
@@ -283,20 +283,20 @@ def main() -> None:
         parser.add_argument(name, required=name != "--ca")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--fewer-replicas", action="store_true")
-    told = parser.parse_args()
-    given = _checked(json.load(sys.stdin), told.keyspace)
-    node = Node(told)
-    session, changed = administrator(node, told, given)
-    replicas_changed = replicate(session, told)
+    options = parser.parse_args()
+    given = _checked(json.load(sys.stdin), options.keyspace)
+    node = Node(options)
+    session, changed = administrator(node, options, given)
+    replicas_changed = replicate(session, options)
     changed |= replicas_changed
     for login in given["services"]:
-        changed |= serve(node, session, login, told.keyspace)
+        changed |= serve(node, session, login, options.keyspace)
     default = _roles(session).get(DEFAULT[0])
     if default is not None and default.can_login:
         session.execute("ALTER ROLE cassandra WITH LOGIN = false AND SUPERUSER = false")
         changed = True
     # A node caches others' logins for two seconds: it may accept one that it doesn't hold yet.
-    known = not replicas_changed and node.itself_takes(given["administrator"])
+    known = not replicas_changed and node.itself_accepts(given["administrator"])
     node.close()
     if known:
         sys.stdout.write("changed\n" if changed else "as it was\n")

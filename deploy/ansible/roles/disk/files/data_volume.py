@@ -183,7 +183,7 @@ def _ran(command: list[str], *fine: int) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def look(model: str) -> list[Disk]:
+def read_disks(model: str) -> list[Disk]:
     """Return the disks of ``model`` that this host has."""
     command = ["lsblk", "--json", "--bytes", "--output", _COLUMNS]
     return disks(json.loads(_ran(command, 0).stdout), model, probe)
@@ -217,11 +217,11 @@ def main(words: Sequence[str]) -> int:
     """Run; return the exit code."""
     try:
         what, model, folder, place = words
-        said = answer(what, chosen(look(model), model, folder), folder, place)
+        output = answer(what, chosen(read_disks(model), model, folder), folder, place)
     except (OSError, VolumeError) as exc:
         sys.stderr.write(f"{exc}\n")
         return 1
-    sys.stdout.write(f"{said}\n")
+    sys.stdout.write(f"{output}\n")
     return 0
 
 

@@ -1,8 +1,8 @@
 //! The data that a page receives: replies to its requests, and frames.
 
-use super::{Pages, SILENCE_NS, Step};
+use super::{PageStep, Pages, SILENCE_NS};
 use newsfabric_fanout::crowd::backoff::{Advice, advice};
-use newsfabric_fanout::crowd::pushes::{Message, Position, Push};
+use newsfabric_fanout::crowd::pushes::{Push, PushPosition, PushedMessage};
 use newsfabric_fanout::crowd::record::Got;
 use newsfabric_fanout::endpoints::{answer, parse};
 use newsfabric_fanout::frames::{frame_at, masked};
@@ -14,18 +14,18 @@ const BOX_REFUSES: u64 = 1013;
 const BAD_POSITION: u64 = 112;
 
 impl Pages {
-    pub(super) fn take(&mut self, number: usize, data: &[u8]) {
+    pub(super) fn on_data(&mut self, number: usize, data: &[u8]) {
         let reader = &mut self.readers[number];
         reader.heard_ns = monotonic_ns();
-        if reader.step == Step::Reading && reader.rest.is_empty() {
+        if reader.step == PageStep::Reading && reader.rest.is_empty() {
             let used = self.frames_in(number, data);
             return self.keep(number, &data[used..]);
         }
         reader.rest.extend_from_slice(data);
         let mut rest = std::mem::take(&mut reader.rest);
         match reader.step {
-            Step::Answered => return self.answered(number, &rest, false),
-            Step::Upgrading => {
+            PageStep::Answered => return self.answered(number, &rest, false),
+            PageStep::Upgrading => {
                 let Some(end) = rest.windows(4).position(|four| four == b"\r\n\r\n") else {
                     return self.keep(number, &rest);
                 };
@@ -75,7 +75,7 @@ impl Pages {
         let topic = &self.options.topics[usize::from(reader.topic)];
         let verb = format!("{{\"action\":\"subscribe\",\"topic\":\"{topic}\"{position}}}");
         send(reader.socket, &masked(0x81, verb.as_bytes(), self.dice.key()));
-        reader.step = Step::Subscribing;
+        reader.step = PageStep::Subscribing;
     }
 
     /// Handles the whole frames in `data`; returns the number of their bytes.
@@ -106,7 +106,7 @@ impl Pages {
                 _ => {}
             }
             at = next;
-            if !matches!(self.readers[number].step, Step::Reading | Step::Subscribing) {
+            if !matches!(self.readers[number].step, PageStep::Reading | PageStep::Subscribing) {
                 return data.len();
             }
         }
@@ -115,7 +115,7 @@ impl Pages {
 
     fn on_text(&mut self, number: usize, payload: &[u8], now: u64) {
         let push = self.pushes.read(payload);
-        let is_reading = self.readers[number].step == Step::Reading;
+        let is_reading = self.readers[number].step == PageStep::Reading;
         let position = match push {
             Push::Message(message) if is_reading => self.on_message(number, message, now),
             Push::Strange(position) if is_reading => {
@@ -138,7 +138,7 @@ impl Pages {
     }
 
     fn sent_away(&mut self, number: usize, code: u64, pause_ms: u64, reconnect: bool) {
-        if code == BOX_REFUSES && self.readers[number].step == Step::Subscribing {
+        if code == BOX_REFUSES && self.readers[number].step == PageStep::Subscribing {
             return self.refuse(number);
         }
         self.news.counts.moved += 1;
@@ -146,7 +146,7 @@ impl Pages {
         if advice == Advice::Stop || !reconnect {
             self.news.counts.stopped += 1;
             self.close(number);
-            self.readers[number].step = Step::Stopped;
+            self.readers[number].step = PageStep::Stopped;
         } else if advice == Advice::Now && self.readers[number].lasted() {
             self.close(number);
             self.wait(number, pause_ms);
@@ -157,8 +157,8 @@ impl Pages {
 
     fn on_error(&mut self, number: usize, code: u64) {
         self.news.counts.errors += 1;
-        if !self.has_told_error {
-            self.has_told_error = true;
+        if !self.has_logged_error {
+            self.has_logged_error = true;
             eprintln!("error: a reader's verb was refused with code {code}; more are only counted");
         }
         if code == BAD_POSITION {
@@ -177,7 +177,7 @@ impl Pages {
             self.news.times.arrive.add(reader.began_ns, at);
         }
         self.news.counts.gaps += u64::from(reader.record.subscribed(now, recovered));
-        reader.step = Step::Reading;
+        reader.step = PageStep::Reading;
         reader.open_ns = at;
         reader.here_since_ns = now;
         reader.offered = Vec::new();
@@ -186,7 +186,7 @@ impl Pages {
     }
 
     /// Returns the position in the message.
-    fn on_message(&mut self, number: usize, message: Message, now: u64) -> Option<Position> {
+    fn on_message(&mut self, number: usize, message: PushedMessage, now: u64) -> Option<PushPosition> {
         let reader = &mut self.readers[number];
         if message.topic != reader.topic {
             self.news.counts.strange += 1;

@@ -24,7 +24,7 @@ from shovels.plan import Action
 PAUSE: Final = 600.0
 
 
-class MadeAnew:
+class ReplacedQueues:
     """The queues that this keeper has replaced in the last :data:`PAUSE` seconds."""
 
     def __init__(self) -> None:
@@ -49,5 +49,5 @@ class MadeAnew:
 
 def _queue_of(action: Action) -> tuple[Broker, str] | None:
     """Return the queue that ``action`` replaces, if any."""
-    anew = (action.verb, action.kind) == ("update", "queue")
-    return (action.broker, action.name) if anew else None
+    replaces = (action.verb, action.kind) == ("update", "queue")
+    return (action.broker, action.name) if replaces else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-TOLD: Final[dict[str, Any]] = {
+SETTINGS: Final[dict[str, Any]] = {
     "newsfabric_networks": ["10.10.0.0/16", "10.11.0.0/16"],
     "newsfabric_gateways_at": ["readers.oregon.news.example.com"],
     "newsfabric_proxy_from": ["10.1.0.0/20", "10.1.16.0/20"],
@@ -28,4 +28,4 @@ TOLD: Final[dict[str, Any]] = {
         for region, aws_region in (("oregon", "us-west-2"), ("dublin", "eu-west-1"))
     },
 }
-ADMISSION: Final[dict[str, Any]] = {"newsfabric_admission": TOLD["newsfabric_admission"]}
+ADMISSION: Final[dict[str, Any]] = {"newsfabric_admission": SETTINGS["newsfabric_admission"]}

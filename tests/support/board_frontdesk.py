@@ -1,7 +1,8 @@
 """The part of a frontdesk that the operations board uses, with a made-up fabric; also a program.
 
-``python tests/support/board_desk.py --port 8090`` prints its address, and runs until it is ended.
-Its Content-Security-Policy is stricter than a frontdesk's: a page that works here works there.
+``python tests/support/board_frontdesk.py --port 8090`` prints its address, and runs until it
+is ended. Its Content-Security-Policy is stricter than a frontdesk's: a page that works here works
+there.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ COOKIE: Final = "newsfabric_board"
 
 
 @dataclasses.dataclass(eq=False)
-class BoardDesk:
+class BoardFrontdesk:
     """A frontdesk that serves the board, and the changes that a test can make to it.
 
     With ``token``, requests need a login as ``operator``, by cookie or header. A ``document`` is
@@ -142,19 +143,19 @@ class BoardFileHandler(FileHandler):
 class DeskHandler(RequestHandler):
     """A resource that needs a login, if the desk has a token."""
 
-    def initialize(self, desk: BoardDesk) -> None:
-        self.desk = desk
+    def initialize(self, frontdesk: BoardFrontdesk) -> None:
+        self.frontdesk = frontdesk
 
     def set_default_headers(self) -> None:
         self.set_header("Cache-Control", "no-store")
 
     def prepare(self) -> None:
-        token, header = self.desk.token, self.request.headers.get("Authorization")
-        self.desk.shown.append(header)
+        token, header = self.frontdesk.token, self.request.headers.get("Authorization")
+        self.frontdesk.shown.append(header)
         if not token:
             return
         if self.get_cookie(COOKIE) == token or header == f"Bearer {token}":
-            self.set_header("Newsfabric-Operator", self.desk.operator)
+            self.set_header("Newsfabric-Operator", self.frontdesk.operator)
         else:
             self.set_status(401)
             self.finish({"error": {"reason": "unauthorized", "detail": "log in"}})
@@ -163,13 +164,13 @@ class DeskHandler(RequestHandler):
 class DocumentHandler(DeskHandler):
     def get(self) -> None:
         self.set_header("Content-Type", "application/json")
-        self.finish(self.desk.answer())
+        self.finish(self.frontdesk.answer())
 
 
 class PlotsHandler(DeskHandler):
     def get(self) -> None:
         self.set_header("Content-Type", "application/json")
-        self.finish(json.dumps(self.desk.fabric.plots(), separators=(",", ":")))
+        self.finish(json.dumps(self.frontdesk.fabric.plots(), separators=(",", ":")))
 
 
 class StreamHandler(DeskHandler):
@@ -178,21 +179,21 @@ class StreamHandler(DeskHandler):
     async def get(self) -> None:
         self.set_header("Content-Type", "text/event-stream")
         self.seen = 0
-        self.is_silent = self.desk.is_silent
+        self.is_silent = self.frontdesk.is_silent
         self.ended = asyncio.Event()
-        self.desk.streams.add(self)
+        self.frontdesk.streams.add(self)
         try:
             await self.update()
             await self.ended.wait()
         finally:
-            self.desk.streams.discard(self)
+            self.frontdesk.streams.discard(self)
 
     async def update(self) -> None:
         if self.ended.is_set() or self.is_silent:
             return
-        text = self.desk.answer(self.seen)
-        self.seen = self.desk.fabric.events[-1]["seq"] if self.desk.fabric.events else 0
-        self.desk.sent_bytes.append(len(text))
+        text = self.frontdesk.answer(self.seen)
+        self.seen = self.frontdesk.fabric.events[-1]["seq"] if self.frontdesk.fabric.events else 0
+        self.frontdesk.sent_bytes.append(len(text))
         with contextlib.suppress(StreamClosedError):
             self.write(f"event: update\ndata: {text}\n\n")
             await self.flush()
@@ -202,20 +203,20 @@ class StreamHandler(DeskHandler):
 
 
 class LoginHandler(RequestHandler):
-    def initialize(self, desk: BoardDesk) -> None:
-        self.desk = desk
+    def initialize(self, frontdesk: BoardFrontdesk) -> None:
+        self.frontdesk = frontdesk
 
     def post(self) -> None:
-        if self.get_body_argument("token") == self.desk.token:
-            self.set_cookie(COOKIE, self.desk.token, httponly=True, samesite="Strict")
+        if self.get_body_argument("token") == self.frontdesk.token:
+            self.set_cookie(COOKIE, self.frontdesk.token, httponly=True, samesite="Strict")
             self.set_status(204)
         else:
             self.set_status(403)
 
 
 class LogoutHandler(RequestHandler):
-    def initialize(self, desk: BoardDesk) -> None:
-        self.desk = desk
+    def initialize(self, frontdesk: BoardFrontdesk) -> None:
+        self.frontdesk = frontdesk
 
     def post(self) -> None:
         self.clear_cookie(COOKIE)
@@ -223,26 +224,26 @@ class LogoutHandler(RequestHandler):
 
 
 @contextlib.asynccontextmanager
-async def opened_desk(
+async def opened_frontdesk(
     fabric: MadeUpFabric | None = None, *, every: float = 1.0, **given: Any
-) -> AsyncIterator[BoardDesk]:
+) -> AsyncIterator[BoardFrontdesk]:
     """Open a desk that sends an update every ``every`` seconds; the test moves the clock."""
-    desk = BoardDesk(fabric or MadeUpFabric(boxes=4), **given)
-    desk.open()
-    beating = asyncio.create_task(_beat(desk, every))
+    frontdesk = BoardFrontdesk(fabric or MadeUpFabric(boxes=4), **given)
+    frontdesk.open()
+    beating = asyncio.create_task(_beat(frontdesk, every))
     try:
-        yield desk
+        yield frontdesk
     finally:
         beating.cancel()
-        for stream in list(desk.streams):
+        for stream in list(frontdesk.streams):
             stream.ended.set()
-        await desk.close()
+        await frontdesk.close()
 
 
-async def _beat(desk: BoardDesk, every: float) -> None:
+async def _beat(frontdesk: BoardFrontdesk, every: float) -> None:
     while True:
         await asyncio.sleep(every)
-        await desk.send()
+        await frontdesk.send()
 
 
 def eventful(fabric: MadeUpFabric) -> None:
@@ -280,11 +281,11 @@ async def _serve(options: argparse.Namespace) -> None:
         fabric.now_ms -= 400_000
         eventful(fabric)
         fabric.now_ms = int(time.time() * 1000)
-    desk = BoardDesk(fabric, port=options.port, token=options.token)
-    desk.open()
-    sys.stdout.write(f"{desk.page_url}\n")
+    frontdesk = BoardFrontdesk(fabric, port=options.port, token=options.token)
+    frontdesk.open()
+    sys.stdout.write(f"{frontdesk.page_url}\n")
     sys.stdout.flush()
-    await desk.live()
+    await frontdesk.live()
 
 
 if __name__ == "__main__":
