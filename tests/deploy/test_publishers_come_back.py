@@ -36,7 +36,7 @@ esac
 """
 # The steps of the replacement don't matter here, only its failure.
 REPLACED: Final = """
-- name: It is well
+- name: Check the broker
   ansible.builtin.fail:
     msg: it has an alarm
   when: "'%s' == 'replacing'"
@@ -125,8 +125,8 @@ def told(broker: Path) -> list[str]:
 
 
 TAKES: Final = [
-    ("upgrade-rabbitmq.yml", "It is replaced"),
-    ("evacuate-region.yml", "They go elsewhere"),
+    ("upgrade-rabbitmq.yml", "Replace the broker"),
+    ("evacuate-region.yml", "Send publishers away"),
 ]
 
 
@@ -137,13 +137,13 @@ def test_a_broker_that_does_not_become_empty_takes_publishers_again(
     waits(broker, 1)
     code, said = play(playbook, broker, task_of(file, name))
     assert (code, told(broker)) == (2, [LOCKED, LET_IN]), said
-    assert "Nothing waits: " in said
+    assert "Wait until the queues are empty: " in said
 
 
 def test_a_broker_that_is_not_replaced_takes_publishers_again(playbook: str, broker: Path) -> None:
     code, said = play(playbook, broker, task_of(*TAKES[0]), fails="replacing")
     assert (code, told(broker)) == (2, [LOCKED, LET_IN]), said
-    assert "It is well: it has an alarm" in said
+    assert "Check the broker: it has an alarm" in said
 
 
 def test_where_all_goes_well_nobody_comes_back_too_early(playbook: str, broker: Path) -> None:
