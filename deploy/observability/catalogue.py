@@ -171,12 +171,12 @@ def breaches(metric: Metric) -> Iterator[str]:
     if _NOT_UNITS & set(words):
         yield "units are seconds and bytes"
     if metric.type == "counter" and not words[-1].endswith("s"):
-        yield f"{words[-1]} isn't what is counted: end with a plural"
+        yield f"{words[-1]} isn't the counted thing: end with a plural"
     if metric.type == "gauge" and not _says_what(words):
         yield f"{words[-1]} is neither a unit nor a plural nor a known state"
     for label in metric.labels:
         if label not in LABELS:
-            yield f"label {label} isn't in LABELS, which says what keeps its values few"
+            yield f"label {label} isn't in LABELS, which gives the bound of its values"
     if not metric.meaning:
         yield "a metric without a meaning"
 
