@@ -109,7 +109,7 @@ def test_comments_of_rust_are_read(tmp_path: Path) -> None:
 def test_comments_and_names_of_yaml_are_read(tmp_path: Path) -> None:
     path = tmp_path / "one.yml"
     path.write_text(YAML)
-    assert rules(path) == [(1, "pronoun"), (1, "what"), (3, "pronoun")]
+    assert rules(path) == [(1, "pronoun"), (1, "what"), (1, "what"), (3, "pronoun")]
     assert count(texts(path))[:2] == (3, 2)
 
 
