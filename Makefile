@@ -1,6 +1,6 @@
-# The one front door. `make` alone lists the targets.
+# The main entrance. `make` alone lists the targets.
 
-# What to start with other values:  make demo DEMO_ARGS='--regions oregon'
+# Other arguments are given so:  make demo DEMO_ARGS='--regions oregon'
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
@@ -16,13 +16,13 @@ TERRAFORM_ARGS ?=
 RELEASE_ARGS ?=
 PLATFORMS_ARGS ?=
 CONTAINERS_ARGS ?=
-# The interpreter that .venv is made with.
+# The interpreter for .venv.
 PYTHON ?= python3
 
 export PYTHON
 # Tests start hundreds of interpreters, which would each compile all modules.
 unexport PYTHONDONTWRITEBYTECODE
-# Where scripts/setup installs Rust if need be.
+# The folder of scripts/setup's Rust.
 export PATH := $(CURDIR)/.tools/rust/bin:$(PATH)
 BIN = .venv/bin
 FLEET = PYTHONPATH=deploy $(BIN)/python -m fleet
@@ -46,7 +46,7 @@ dataplane: ## Build the data plane, the gateway's native engine; installs Rust i
 dataplane-test: dataplane ## Check and test the Rust crates
 	cargo fmt --all --check
 	nice cargo clippy --all-targets --locked -- -D warnings
-# Other tests run beside these: what compiles gives way to them.
+# Other tests run beside these: compilers have a lower priority.
 	nice cargo test --locked --no-run
 	cargo test --locked
 

@@ -81,7 +81,9 @@ def _origins(
     "--admin-port", default=8081, type=click.IntRange(0, 65535), help="For operators, on loopback."
 )
 @admin_host_option
-@click.option("--public-url", default=None, metavar="URL", help="How readers reach this port.")
+@click.option(
+    "--public-url", default=None, metavar="URL", help="URL at which readers reach this port."
+)
 @click.option(
     "--origin",
     "origins",
@@ -113,15 +115,15 @@ def _origins(
     default=256,
     type=click.IntRange(1),
     metavar="MIB",
-    help="For what waits for all slow readers of a process; beyond it the slowest are closed.",
+    help="Memory for all slow readers of a process; above it the slowest are closed.",
 )
 @click.option(
     "--stalled-seconds",
     default=30.0,
     type=click.FloatRange(0.1),
-    help="Close a reader who has taken nothing for so long while something waits.",
+    help="Close a reader who has taken nothing for so long while messages wait.",
 )
-@click.option("--sockjs-url", default="/sockjs.min.js", help="What SockJS's iframe page loads.")
+@click.option("--sockjs-url", default="/sockjs.min.js", help="Script of SockJS's iframe page.")
 @click.option("--sockjs-legacy", is_flag=True, help="Serve SockJS's jsonp and htmlfile too.")
 @click.option(
     "--sockjs-cookie", is_flag=True, help="Set JSESSIONID, for a balancer that goes by this cookie."
@@ -129,10 +131,10 @@ def _origins(
 @click.option(
     "--sockjs-same-address",
     is_flag=True,
-    help="A SockJS session over HTTP goes on from the address that it began at alone.",
+    help="A SockJS session over HTTP continues only from the address where it began.",
 )
 @click.option(
-    "--websocket/--no-websocket", default=True, help="Whether anybody may come over WebSocket."
+    "--websocket/--no-websocket", default=True, help="Accept WebSockets, or SockJS alone."
 )
 @click.option(
     "--frontdesk",
@@ -140,7 +142,7 @@ def _origins(
     multiple=True,
     metavar="NETWORK",
     callback=networks_given,
-    help="Where frontdesks are (10.0.0.0/8), who may ask /history at any rate; repeat.",
+    help="Network of frontdesks (10.0.0.0/8): no rate limit of /history; repeat.",
 )
 @click.option(
     "--engine",
@@ -173,8 +175,8 @@ def _origins(
     " sessions over HTTP; 0: any number.",
 )
 @click.option("--token-keys", metavar="FILE|URL", help="PEM or JWKS; without it no logins.")
-@click.option("--token-audience", metavar="AUD", help="What tokens must be for.")
-@click.option("--token-issuer", metavar="ISS", help="Whom tokens must be from.")
+@click.option("--token-audience", metavar="AUD", help="Audience of accepted tokens.")
+@click.option("--token-issuer", metavar="ISS", help="Issuer of accepted tokens.")
 @click.option("--token-cookie", metavar="NAME", help="A cookie that may hold a token.")
 @click.option("--log-level", default="info", help="debug, info, warning or error.")
 @process_options

@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 
 CERTIFICATES_END: Final = metrics.gauge(
     "tls_certificate_expiry_timestamp_seconds",
-    "When the certificate that this process shows or trusts ends, as Unix time; of several "
-    "authorities in one file, when the last of them does",
+    "End of the certificate that this process shows or trusts, as Unix time; of several "
+    "authorities in one file, the last end",
     ["use"],
 )
 

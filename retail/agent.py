@@ -85,10 +85,10 @@ _TICK_ARGUMENTS: Final = {"x-max-length": 100, "x-message-ttl": 5000}
 TICKS: Final = metrics.counter("retail_ticks", "Ticks and canaries that arrived", ["shovel"])
 COMMANDS: Final = metrics.counter("retail_feed_commands", "Feeds moved or restarted", ["command"])
 REPORTS: Final = metrics.counter("retail_load_reports", "Load reports", ["outcome"])
-FEEDS: Final = metrics.gauge("retail_running_feeds", "Feeds whose shovel says it runs")
+FEEDS: Final = metrics.gauge("retail_running_feeds", "Feeds whose shovel reports that it runs")
 DRAINS: Final = metrics.counter("retail_drain_orders", "Orders of scalers", ["outcome"])
 BOX_REPORTS: Final = metrics.counter(
-    "retail_reports", "Reports to frontdesks, by what came of them", ["outcome"]
+    "retail_reports", "Reports to frontdesks, by outcome", ["outcome"]
 )
 # The figures of an agent that the operations board shows, beside those of its gateway.
 FIGURES: Final = (

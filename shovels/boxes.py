@@ -34,7 +34,7 @@ THOROUGHLY: Final = 5
 _TIMEOUT: Final = 5.0
 
 CHANGES: Final = metrics.counter(
-    "shovels_box_changes", "Bindings of boxes' queues, and what boxes may not have", ["outcome"]
+    "shovels_box_changes", "Bindings of boxes' queues, and deletions of forbidden ones", ["outcome"]
 )
 
 # Arguments that a queue may have; an operator policy bounds its size. A full queue drops its oldest

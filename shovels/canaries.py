@@ -44,10 +44,8 @@ EVERY: Final = 1.0
 # Seconds between two rounds; after a longer time this process must have been stopped.
 PAUSED: Final = 4.0
 
-SENT: Final = metrics.counter(
-    "shovels_sent_canaries", "Canaries by what became of them", ["outcome"]
-)
-ARRIVED: Final = metrics.counter("shovels_arrived_canaries", "Canaries that came back")
+SENT: Final = metrics.counter("shovels_sent_canaries", "Canaries, by outcome", ["outcome"])
+ARRIVED: Final = metrics.counter("shovels_arrived_canaries", "Canaries that arrived")
 FORGED: Final = metrics.counter(
     "shovels_forged_canaries", "Canaries in a keeper's name that it hasn't sent, or not yet"
 )

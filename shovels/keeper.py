@@ -58,19 +58,19 @@ ROUNDS: Final = metrics.counter("shovels_rounds", "Rounds of the keeper", ["outc
 ACTIONS: Final = metrics.counter(
     "shovels_actions", "Changes that the keeper made or tried", ["verb", "kind", "outcome"]
 )
-RUNNING: Final = metrics.gauge("shovels_running", "The region's shovels that say they run")
-WANTED: Final = metrics.gauge("shovels_wanted", "The region's shovels that there should be")
+RUNNING: Final = metrics.gauge("shovels_running", "The region's shovels that report that they run")
+WANTED: Final = metrics.gauge("shovels_wanted", "The region's planned shovels")
 RESTARTS: Final = metrics.counter(
     "shovels_restarts",
-    "Shovels made anew because they brought nothing, or didn't run",
+    "Shovels made anew because they carried nothing, or didn't run",
     ["shovel"],
 )
 AGE: Final = metrics.gauge(
-    "shovels_canary_age_seconds", "Since the newest canary that arrived was sent", ["shovel"]
+    "shovels_canary_age_seconds", "Age of the newest canary that arrived", ["shovel"]
 )
 UNFIT: Final = metrics.gauge(
     "shovels_unfit_brokers",
-    "Shovels that can't be made to work with a broker, which is avoided for them; restart it",
+    "Shovels that don't work with a broker, which is avoided for them; restart it",
     ["cluster", "node"],
 )
 WAITING: Final = metrics.gauge(
@@ -78,7 +78,7 @@ WAITING: Final = metrics.gauge(
     "Queues with other bounds than planned, which wait up to ten minutes to be made anew again",
 )
 REPORTS: Final = metrics.counter(
-    "shovels_reports", "Reports to frontdesks, by what came of them", ["outcome"]
+    "shovels_reports", "Reports to frontdesks, by outcome", ["outcome"]
 )
 # The figures of a keeper that the operations board shows.
 FIGURES: Final = (

@@ -81,7 +81,7 @@ def test_metrics_are_made_in_one_place_only() -> None:
         (_counter("kitchen_messages"), "kitchen is no kind of process"),
         (_counter("router"), "two at least"),
         (_counter("router_Messages"), "small words"),
-        (_counter("router_rejected"), "rejected isn't what is counted"),
+        (_counter("router_rejected"), "rejected isn't the counted thing"),
         (_counter("router_messages_total"), "Prometheus itself puts _total"),
         (_counter("router_wait_ms"), "units are seconds and bytes"),
         (_counter("router_waiting", type="gauge"), "neither a unit nor a plural"),

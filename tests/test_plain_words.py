@@ -65,6 +65,18 @@ fn one() {
     // it is.
 }
 """
+YAML = """# What is
+# what it is.
+- name: It runs  # noqa: one-rule
+  name: what
+# --- a heading ---
+# Services begin.
+"""
+TERRAFORM = """variable "one" {
+  description = "Who is told."
+  # Of what
+}
+"""
 
 
 def rules(path: Path) -> list[tuple[int, str]]:
@@ -92,6 +104,19 @@ def test_comments_of_rust_are_read(tmp_path: Path) -> None:
     path.write_text(RUST)
     assert rules(path) == [(3, "pronoun"), (5, "what")]
     assert count(texts(path))[:2] == (2, 1)
+
+
+def test_comments_and_names_of_yaml_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "one.yml"
+    path.write_text(YAML)
+    assert rules(path) == [(1, "pronoun"), (1, "what"), (1, "what"), (3, "pronoun")]
+    assert count(texts(path))[:2] == (3, 2)
+
+
+def test_comments_and_descriptions_of_terraform_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "one.tf"
+    path.write_text(TERRAFORM)
+    assert rules(path) == [(2, "pronoun"), (3, "what")]
 
 
 def test_a_sentence_of_more_than_thirty_words_is_found(tmp_path: Path) -> None:

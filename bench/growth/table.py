@@ -114,7 +114,7 @@ def write(folder: Path, found: Found, command: str, about: Mapping[str, str]) ->
         "# How costs grow",
         "",
         "CPU is processor time, user and system, of all threads. In plots sizes are evenly spaced. "
-        "`python -m bench.growth --help` says what the parts are.",
+        "`python -m bench.growth --help` explains the parts.",
     ]
     for name, part in parts.items():
         lines += _section(name, part)

@@ -69,7 +69,7 @@ def _cases(
     type=click.IntRange(1, 1_000),
     default=20,
     show_default=True,
-    help="How many each reader gets in a run, within --seconds.",
+    help="Messages for each reader in a run, within --seconds.",
 )
 @click.option("--seconds", type=click.FloatRange(0.1, 600), default=5.0, show_default=True)
 @click.option(

@@ -42,7 +42,7 @@ _FOLDER: Final = ROOT / "dist" / "profile"
     type=click.FloatRange(1, 600),
     default=10.0,
     show_default=True,
-    help="How long each is looked at.",
+    help="Seconds of each recording.",
 )
 @click.option(
     "--out",

@@ -1,11 +1,11 @@
 /**
- * Builds what pages load: newsfabric.mjs (an ES module) and newsfabric.js (a plain script, `newsfabric.connect`); and
- * newsfabric.cjs, for `require()`, and the same of newsfabric/react.
+ * Builds the files that pages load: newsfabric.mjs (an ES module) and newsfabric.js (a plain script,
+ * `newsfabric.connect`); and newsfabric.cjs, for `require()`, and the same of newsfabric/react.
  *
  *   node build.mjs           writes them to dist/, for npm, and the first two to newsfabric/static, where frontdesks have
  *                            them from; their types to dist/*.d.ts and dist/*.d.cts
  *   node build.mjs --types   writes the types alone
- *   node build.mjs --check   says whether those that are there are what the sources give; prints sizes as JSON
+ * node build.mjs --check   reports whether the files match the sources; prints sizes as JSON
  *
  * The built files are in the repository, so that a wheel, and a world, can be made without Node, and the package be
  * installed from its folder.

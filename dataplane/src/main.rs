@@ -10,20 +10,20 @@ const USAGE: &str = "\
 usage: newsfabric-dataplane --control PATH [options]
 
 The data plane of a newsfabric gateway: it owns readers' sockets. The gateway's control plane starts it;
-nobody else has to. docs/dataplane-protocol.md says what the two tell each other.
+no other program has to. docs/dataplane-protocol.md describes their messages.
 
   --control PATH      unix socket on which the control plane attaches
-  --host ADDRESS      where readers come in (127.0.0.1)
+  --host ADDRESS      address for readers (127.0.0.1)
   --port PORT         0 takes a free one (0)
   --threads N         I/O threads (one per core)
   --fd N              listen on an inherited socket, 3 or higher, instead of --host and --port
   --shared-table      don't give each thread a descriptor table of its own
-  --proxy-protocol    connections begin with a PROXY header, version 1 or 2, if they come from where the
-                      control plane's settings say
+  --proxy-protocol    connections begin with a PROXY header, version 1 or 2, if they come from the
+                      networks in the control plane's settings
   --echo              send messages back instead of treating them as verbs (tests)
   --take-over         receive listeners and readers from the data plane at --control PATH, which ends
-                      then; what the other options say is as it was there (except --shared-table).
-                      One line on standard output says what came of it: `serving` or `failed: WHY`
+                      then; its other options apply here, too (except --shared-table). One line on
+                      standard output reports the result: `serving` or `failed: WHY`
 ";
 
 fn main() -> ExitCode {

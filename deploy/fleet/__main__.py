@@ -74,7 +74,7 @@ _WORDS_OF_ANOTHER: Final = {"ignore_unknown_options": True, "allow_interspersed_
     show_default=".fleet",
     envvar=playbooks.FOLDER_VARIABLE,
     show_envvar=True,
-    help="Where image, disks and keys are kept. Each folder is a fleet of its own.",
+    help="Folder of image, disks and keys. Each folder is a fleet of its own.",
 )
 @click.pass_context
 def cli(context: click.Context, folder: Path) -> None:
@@ -235,8 +235,8 @@ def run(fleet: Fleet, words: tuple[str, ...]) -> None:
 
 
 @cli.command()
-@click.option("--user", default="operator", show_default=True, help="Whose name is in it.")
-@click.option("--hours", default=12, show_default=True, help="How long it is good for.")
+@click.option("--user", default="operator", show_default=True, help="User in the token.")
+@click.option("--hours", default=12, show_default=True, help="Lifetime of the token in hours.")
 @click.pass_obj
 def token(fleet: Fleet, user: str, hours: int) -> None:
     """Print an operator's token, which opens the boards.
@@ -354,7 +354,7 @@ def boot(fleet: Fleet, names: tuple[str, ...], new: bool, suite: str | None) -> 
 
 @cli.command()
 @click.argument("names", nargs=-1, required=True)
-@click.option("--forget", is_flag=True, help="They leave the fleet; their disks are deleted.")
+@click.option("--forget", is_flag=True, help="Remove them from the fleet, and delete their disks.")
 @click.pass_obj
 def off(fleet: Fleet, names: tuple[str, ...], forget: bool) -> None:
     """Power machines off in good order."""
@@ -364,7 +364,9 @@ def off(fleet: Fleet, names: tuple[str, ...], forget: bool) -> None:
 @cli.group(name="boxes")
 @click.argument("region")
 @click.option(
-    "--scale-out", is_flag=True, help="Have scale-out-retail.yml make boxes of what `want` boots."
+    "--scale-out",
+    is_flag=True,
+    help="Have scale-out-retail.yml make boxes of the machines that `want` boots.",
 )
 @click.option("--extra-vars", multiple=True, metavar="VARS", help="For that playbook.")
 @click.pass_context

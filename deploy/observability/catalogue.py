@@ -37,32 +37,32 @@ PROCESSES: Final[Mapping[str, tuple[str, ...]]] = {
 
 #: Every label, and the reason why its values are few. No label has values that a stranger chooses.
 LABELS: Final[Mapping[str, str]] = {
-    "action": "a verb (`setmark`: ack, read and dismiss), or what a driver is asked",
+    "action": "a verb (`setmark`: ack, read and dismiss), or a call of a driver",
     "alarm": "`memory` or `disk`",
     "class": "a topic's class: " + ", ".join(f"`{name}`" for name in CLASSES),
     "cluster": "a cluster of brokers, as `oregon/core`",
     "code": "an error code of the protocol",
-    "command": "what an agent does to a feed",
+    "command": "an agent's command for a feed",
     "gateways": "`some` or `none`",
-    "kind": "what a keeper changes: a queue, a binding, a shovel; what a scaler takes a box for",
+    "kind": "the object of a keeper's change (queue, binding, shovel); a scaler's view of a box",
     "mark": "`ack`, `read` or `dismiss`",
     "node": "a broker of the fabric",
     "origin": "a region",
-    "outcome": "what came of it, from a list in the code",
+    "outcome": "the outcome, from a list in the code",
     "place": "`first`, `later` or `again`",
-    "policy": "what `topics.toml` says of slow readers",
+    "policy": "the policy of `topics.toml` for slow readers",
     "reason": "a reason from a list in the code",
-    "result": "what a resume brought",
+    "result": "the result of a resume",
     "shovel": "a shovel of the topology",
     "side": "`here`, the original, or `there`, the other fabric",
     "stage": "a stage of the router",
-    "status": "a status of HTTP that we answer",
+    "status": "a status of an HTTP answer",
     "thread": "the number of an I/O thread",
-    "version": "the release that runs",
-    "transport": "how a reader is connected",
+    "version": "the running release",
+    "transport": "a reader's transport",
     "use": "`authority`, `server` or `client`",
-    "verb": "what a keeper does",
-    "way": "shovels; `direct` for none, `store` for what was read, `other` for what is too many",
+    "verb": "a keeper's change",
+    "way": "shovels; `direct` for none, `store` for read messages, `other` above the limit",
     "while": "`routed` or `under_way`",
     "why": "a reason from a list in the code",
 }
@@ -172,12 +172,12 @@ def breaches(metric: Metric) -> Iterator[str]:
     if _NOT_UNITS & set(words):
         yield "units are seconds and bytes"
     if metric.type == "counter" and not words[-1].endswith("s"):
-        yield f"{words[-1]} isn't what is counted: end with a plural"
+        yield f"{words[-1]} isn't the counted thing: end with a plural"
     if metric.type == "gauge" and not _says_what(words):
         yield f"{words[-1]} is neither a unit nor a plural nor a known state"
     for label in metric.labels:
         if label not in LABELS:
-            yield f"label {label} isn't in LABELS, which says what keeps its values few"
+            yield f"label {label} isn't in LABELS, which gives the bound of its values"
     if not metric.meaning:
         yield "a metric without a meaning"
 

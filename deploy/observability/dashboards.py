@@ -49,7 +49,7 @@ FLEET: Final = Dashboard(
                 " / region:newsfabric_gateway_capacity_readers:sum",
                 "{{region}}",
             ),
-            about="Readers by what the boxes of the region take. An alert at 85 %.",
+            about="Readers by the capacity of the region's boxes. An alert at 85 %.",
         ),
         _panel(
             "Connects",
@@ -190,7 +190,7 @@ BOX: Final = Dashboard(
             ),
         ),
         _panel(
-            "How long readers were behind, p99",
+            "Time for which readers were behind, p99",
             "s",
             _q(_p99("newsfabric_gateway_reader_behind_seconds", "box", _B), "{{box}}", rare=True),
         ),
@@ -326,7 +326,7 @@ MESSAGE_PATH: Final = Dashboard(
                 "{{region}}: messages from the future each second",
                 rare=True,
             ),
-            about="How old messages are when they come, by their publishers' word.",
+            about="Age of messages on arrival, by their publishers' timestamps.",
         ),
         _panel(
             "Holes and repairs",

@@ -21,7 +21,7 @@ _ROOT: Final = Path(__file__).resolve().parents[2]
 
 STEPS: Final = (
     Step("versions", "every manifest says the same version", artefacts.check_versions),
-    Step("notices", "licence texts of what is in the data plane", notices.check_notices),
+    Step("notices", "licence texts of the data plane's parts", notices.check_notices),
     Step("wheel", "wheel with the data plane", artefacts.build_wheel, ("notices",)),
     Step("npm", "npm package", artefacts.build_npm),
     Step("composer", "Composer package", artefacts.build_composer),
@@ -35,10 +35,10 @@ STEPS: Final = (
         ("composer",),
     ),
     Step("try-maven", "mvn compile in an empty project", rehearsals.rehearse_maven, ("maven",)),
-    Step("sbom-python", "SBOM of what pip installs", papers.write_sbom_python, ("try-wheel",)),
-    Step("sbom-inside", "SBOM of what is in the wheel", papers.write_sbom_dataplane),
+    Step("sbom-python", "SBOM of pip's packages", papers.write_sbom_python, ("try-wheel",)),
+    Step("sbom-inside", "SBOM of the wheel's contents", papers.write_sbom_dataplane),
     Step("sbom-npm", "SBOM of the npm package", papers.write_sbom_npm),
-    Step("licences", "licences of what is inside", papers.write_licences, ("try-wheel",)),
+    Step("licences", "licences of the contents", papers.write_licences, ("try-wheel",)),
     Step("pip-audit", "known holes, Python", audits.audit_python, ("try-wheel",)),
     Step("cargo-deny", "licences, sources and doubles, Rust", audits.check_rust),
     Step("cargo-audit", "known holes, Rust", audits.audit_rust),
@@ -130,7 +130,7 @@ def _show(console: Console, outcome: Outcome) -> None:
 
 def _summary(outcomes: list[Outcome]) -> None:
     table = Table(box=None, pad_edge=False)
-    for title in ("step", "result", "seconds", "what came of it"):
+    for title in ("step", "result", "seconds", "outcome"):
         table.add_column(title, justify="right" if title == "seconds" else "left")
     for one in outcomes:
         colour = _COLOURS[one.status]

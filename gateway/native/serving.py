@@ -79,7 +79,7 @@ class DataplaneService:
         try:
             self.left_logs = decode_logs(event.blob)
         except ValueError as exc:
-            logger.warning("what the last control plane left can't be read: %s", exc)
+            logger.warning("the state of the last control plane can't be read: %s", exc)
             if event.readers:
                 # We begin anew: readers would lack messages that are past here, and never get them.
                 self._plane.send_away(event.readers)
@@ -107,7 +107,7 @@ class DataplaneService:
                 skipped_lines = too_much.may_log(self._core.clock())
                 if skipped_lines is not None:
                     logger.warning(
-                        "nothing is left to a successor (and %d more): %s", skipped_lines, exc
+                        "no state is left for a successor (and %d more): %s", skipped_lines, exc
                     )
                 # With a part of the state, the successor would give messages again.
                 self._plane.send(commands.remember(UNKNOWN))

@@ -35,12 +35,12 @@ _METRICS: Final[Mapping[str, Counter | Counted | Gauge | BulkHistogram]] = {
     "evicted_early": measures.EVICTED_EARLY,
     "accept_pauses": measures.ACCEPT_PAUSES,
     "accepts": metrics.counter("gateway_accepts", "Connections accepted by the data plane"),
-    "bad_requests": metrics.counter("gateway_bad_requests", "Requests that were none"),
+    "bad_requests": metrics.counter("gateway_bad_requests", "Malformed requests"),
     "handshake_timeouts": metrics.counter(
-        "gateway_handshake_timeouts", "Requests whose head didn't come in time"
+        "gateway_handshake_timeouts", "Requests whose head didn't arrive in time"
     ),
     "abandoned": metrics.counter(
-        "gateway_abandoned_connections", "Connections that ended before their request was there"
+        "gateway_abandoned_connections", "Connections that ended before their request was complete"
     ),
     "handovers": metrics.counter("gateway_handovers", "Requests given to the control plane"),
     "unavailable": metrics.counter(

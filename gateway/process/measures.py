@@ -19,21 +19,22 @@ from newsfabric.tls import CERTIFICATES_END
 READERS = metrics.gauge(
     "gateway_readers", "Connections of readers that are open now", ["transport"]
 )
-CAPACITY = metrics.gauge("gateway_capacity_readers", "How many readers there is room for")
-CONNECTS = metrics.counter("gateway_connects", "Readers let in", ["transport"])
-REJECTED_CONNECTS = metrics.counter("gateway_rejected_connects", "Readers turned away", ["reason"])
+CAPACITY = metrics.gauge("gateway_capacity_readers", "Readers for whom there is room")
+CONNECTS = metrics.counter("gateway_connects", "Readers accepted", ["transport"])
+REJECTED_CONNECTS = metrics.counter("gateway_rejected_connects", "Readers refused", ["reason"])
 CLOSES = metrics.counter("gateway_closes", "Connections ended", ["reason"])
 DELIVERIES = metrics.counter("gateway_deliveries", "Frames given to readers", ["transport"])
 PUBLICATIONS = metrics.counter("gateway_publications", "Messages published", ["class"])
 DUPLICATES = metrics.counter("gateway_duplicates", "Copies and repeats dropped")
 DIFFERING = metrics.counter(
-    "gateway_differing_copies", "Copies with another body than the first, which was published"
+    "gateway_differing_copies",
+    "Copies whose body differs from the first, published one",
 )
 COPIES = metrics.counted(
     "gateway_copies", "Arrivals by the shovels that brought them and their place", ["way", "place"]
 )
 LEAD = metrics.histogram(
-    "gateway_race_lead", "By how much the first copy beat the next way's", ["way"]
+    "gateway_race_lead", "Lead of the first copy over that of the next way", ["way"]
 )
 UNKNOWN_TOPICS = metrics.counter(
     "gateway_unknown_topic_messages", "Messages of topics not in topics.toml"
@@ -42,11 +43,11 @@ UNDECODABLE = metrics.counter(
     "gateway_undecodable_messages", "Messages on the feed that aren't ours"
 )
 DROPPED = metrics.counter(
-    "gateway_dropped_messages", "Messages slow readers didn't get", ["policy"]
+    "gateway_dropped_messages", "Messages that slow readers didn't get", ["policy"]
 )
 ERRORS = metrics.counter("gateway_errors", "Error pushes", ["code"])
 VERBS = metrics.counted("gateway_verbs", "Verbs obeyed", ["action"])
-TOKENS = metrics.counter("gateway_tokens", "Tokens of readers, by what came of them", ["outcome"])
+TOKENS = metrics.counter("gateway_tokens", "Tokens of readers, by outcome", ["outcome"])
 STORE_FAILURES = metrics.counter("gateway_store_failures", "Reads that the store didn't answer")
 RESUMES = metrics.counter(
     "gateway_resumes",
@@ -56,18 +57,18 @@ RESUMES = metrics.counter(
 ACCEPT_PAUSES = metrics.counter("gateway_accept_pauses", "Times that descriptors ran out")
 DELAY = metrics.bulk_histogram(
     "gateway_delay",
-    "From the router to the reader's socket, for each delivery that it took at once, by the region"
-    " that routed it and the shovel that brought it first",
+    "Time from the router to the reader's socket, for each delivery that the socket took at once,"
+    " by the region that routed it and the shovel that brought it first",
     ["class", "origin", "way"],
 )
 HELD = metrics.counter(
     "gateway_held_deliveries", "Deliveries that sockets didn't take at once: they wait in outboxes"
 )
 BEHIND = metrics.bulk_histogram(
-    "gateway_reader_behind", "From the first frame that waited for a reader until none did"
+    "gateway_reader_behind", "Time from the first frame that waited for a reader until none did"
 )
-FEED_AGE = metrics.gauge("gateway_feed_age_seconds", "Since the last tick of the own region")
-OUTBOXES = metrics.gauge("gateway_outbox_bytes", "What waits for readers, in all processes")
+FEED_AGE = metrics.gauge("gateway_feed_age_seconds", "Time since the last tick of the own region")
+OUTBOXES = metrics.gauge("gateway_outbox_bytes", "Bytes that wait for readers, in all processes")
 TOPICS = metrics.gauge("gateway_topics", "Topics remembered")
 MEMORY = metrics.gauge("gateway_memory_bytes", "Weight of remembered messages")
 IDENTITIES = metrics.gauge("gateway_identities", "Identities remembered")
@@ -75,19 +76,19 @@ EVICTED_EARLY = metrics.counter(
     "gateway_evicted_identities",
     "Identities forgotten before their time, by the control plane and by the data plane",
 )
-LOGS = metrics.gauge("gateway_logs", "Logs of routers that are known")
+LOGS = metrics.gauge("gateway_logs", "Known logs of routers")
 UNLISTED = metrics.gauge(
-    "gateway_unlisted_logs", "Logs that were heard, and that the directory hasn't had for a minute"
+    "gateway_unlisted_logs", "Logs of received messages that the directory has lacked for a minute"
 )
 TOO_FAR = metrics.counter(
-    "gateway_disbelieved_times", "Times that routers told which are more than a day ahead"
+    "gateway_disbelieved_times", "Times from routers that are more than a day ahead"
 )
 MISSING = metrics.gauge(
     "gateway_missing_numbers", "Numbers of logs that exist for certain and weren't seen"
 )
-HOLES = metrics.gauge("gateway_holes_open", "Runs of such numbers")
+HOLES = metrics.gauge("gateway_holes_open", "Runs of missing numbers")
 REPAIR = metrics.histogram(
-    "gateway_repair", "From the first sign that a number is missing to its message"
+    "gateway_repair", "Time from the first sign of a missing number to its message"
 )
 RECOVERED = metrics.counter("gateway_recovered_messages", "Messages published from the store")
 LATE = metrics.counter("gateway_late_messages", "Messages whose copies were looked up")

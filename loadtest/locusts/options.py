@@ -58,12 +58,12 @@ class Argument:
 
 #: All options; each field of :class:`LocustOptions` is one.
 ARGUMENTS: Final = (
-    Argument("shape", "breaking_news", "How many readers and messages, when.", SHAPES),
+    Argument("shape", "breaking_news", "Course of readers and messages.", SHAPES),
     Argument("readers", 300, "Readers at most, of the kinds in --mix."),
     Argument(
         "dense", 0, "Readers of newsfabric-crowd beside these, some 16,000 a user (DenseReaders)."
     ),
-    Argument("seconds", 120.0, "How long messages are published."),
+    Argument("seconds", 120.0, "Seconds for which messages are published."),
     Argument(
         "settle",
         10.0,
@@ -77,7 +77,7 @@ ARGUMENTS: Final = (
     Argument(
         "mix",
         "AnonymousReader=6,RegisteredReader=1,RoamingReader=1,SlowReader=1,FallbackReader=1",
-        "How many of each kind, as shares.",
+        "Shares of the kinds of readers.",
     ),
     Argument("amqp_publishers", 2, "Publishers over AMQP."),
     Argument("http_publishers", 1, "Publishers over HTTP."),

@@ -248,7 +248,7 @@ async def settle(record: DeliveryRecord, say: Callable[[str], None]) -> float | 
     """Wait until everything has arrived; return the seconds it took, None if it never did."""
     began = moved = time.monotonic()
     seen = record.arrivals, len(record.unheard)
-    say("the last message is sent; waiting for what is under way")
+    say("the last message is sent; waiting for messages on their way")
     while not record.settled():
         now = time.monotonic()
         if (found := (record.arrivals, len(record.unheard))) != seen:

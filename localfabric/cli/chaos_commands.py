@@ -87,7 +87,7 @@ def cont(names: Sequence[str], state: Path, as_json: bool, after: float) -> None
     type=click.FloatRange(min=1.0),
     default=180.0,
     show_default=True,
-    help="How long --wait waits, in seconds.",
+    help="Timeout of --wait, in seconds.",
 )
 def heal(
     names: Sequence[str], state: Path, as_json: bool, after: float, wait: bool, timeout: float

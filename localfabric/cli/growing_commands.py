@@ -79,7 +79,7 @@ def _check_last(emptied: Sequence[str], *, last: bool) -> None:
     type=click.FloatRange(min=1.0),
     default=180.0,
     show_default=True,
-    help="End it after so many seconds, whoever is there still.",
+    help="Stop it after so many seconds, with its remaining readers.",
 )
 @click.option("--last", is_flag=True, help="Also a region's last box; without it, that is asked.")
 @click.argument("names", nargs=-1, required=True, metavar="BOX…")

@@ -74,7 +74,7 @@ def _rabbitmqs(
     type=click.Choice(["sqlite", "cassandra"]),
     default=WorldOptions().store,
     show_default=True,
-    help="Where messages are kept; Cassandra needs `scripts/setup cassandra`.",
+    help="Store of messages; Cassandra needs `scripts/setup cassandra`.",
 )
 @click.option(
     "--store-nodes", default=1, show_default=True, help="Cassandra nodes a region, 1 or 3."
@@ -152,7 +152,7 @@ def up(
 
 
 @click.command(
-    short_help="Show what is running.",
+    short_help="Show the running processes.",
     epilog=examples("newsfabric status", "newsfabric status --json | jq .regions[0]"),
 )
 @state_option

@@ -21,7 +21,7 @@ from newsfabric.line_limits import LineLimit
 
 logger = logging.getLogger(__name__)
 
-FAILED = metrics.counter("amqp_failed_deliveries", "Deliveries that a consumer failed with: bugs")
+FAILED = metrics.counter("amqp_failed_deliveries", "Deliveries on which a consumer failed: bugs")
 
 _CONSUMER_TAG = "newsfabric"
 

@@ -53,7 +53,7 @@ _HEAD_TOO_LARGE: Final = (
 _DROPPED_SECONDS: Final = 2.0
 _DROPPED_BYTES: Final = 64 * 1024
 REFUSED: Final = metrics.counter(
-    "service_refused_connections", "Connections turned away: their address had too many"
+    "service_refused_connections", "Connections refused: their address had too many"
 )
 _FULL: Final = orjson.dumps({"error": {"reason": ADDRESS_FULL.name, "detail": ADDRESS_FULL.text}})
 # RFC 6585 section 4. Pages of any origin may read it, like all errors of a frontdesk.

@@ -138,8 +138,8 @@ async def _until_stopped(
     logger.info("%s has stopped", name)
 
 
-READY: Final = metrics.gauge("service_ready", "1 while the process should be given work, else 0")
-BUILD: Final = metrics.gauge("service_build_info", "1; the label says what runs", ["version"])
+READY: Final = metrics.gauge("service_ready", "1 while the process is ready for work, else 0")
+BUILD: Final = metrics.gauge("service_build_info", "1; the label is the release", ["version"])
 BUILD.labels(version()).set(1)
 
 

@@ -25,7 +25,7 @@ from newsfabric.store.logs import DirectoryRow, Log
 logger = logging.getLogger(__name__)
 
 UNREADABLE: Final = metrics.counter(
-    "store_unreadable_rows", "Rows that can't be read and were left out, each time one is met"
+    "store_unreadable_rows", "Unreadable rows, skipped at each read"
 )
 _MAX_NUMBER: Final = 2**63 - 1
 _GARBAGE: Final = (AttributeError, KeyError, TypeError, ValueError)

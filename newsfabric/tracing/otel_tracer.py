@@ -48,7 +48,7 @@ _MAX_ANSWER: Final = 64 * 1024
 _AGAIN: Final = frozenset({429, 502, 503, 504, NO_ANSWER})
 
 SPANS: Final = metrics.counter(
-    "traces_spans", "Spans for the collector of traces by what became of them", ["outcome"]
+    "traces_spans", "Spans for the collector of traces, by outcome", ["outcome"]
 )
 QUEUED: Final = metrics.gauge("traces_waiting_spans", "Spans that wait to be sent")
 _SENT: Final = SPANS.labels("sent")

@@ -15,32 +15,32 @@ from newsfabric import metrics
 from newsfabric.topics import TopicClass
 from operations.mirror.share_record import ShareRecord, Side
 
-HEARD: Final = metrics.counter("mirror_heard_messages", "Messages of the original that it heard")
+HEARD: Final = metrics.counter("mirror_heard_messages", "Messages received from the original")
 LEFT_OUT: Final = metrics.counter(
     "mirror_left_out_messages", "Messages that it doesn't mirror", ["reason"]
 )
 COPIES: Final = metrics.counter(
     "mirror_copies",
-    "Copies for the other fabric by what came of sending them",
+    "Copies sent to the other fabric, by outcome",
     ["class", "outcome"],
 )
 WATCHED: Final = metrics.counter(
     "mirror_watched_messages",
-    "Messages that an observer should have got, and whether it has",
+    "Messages due at an observer, received or not",
     ["side", "class", "outcome"],
 )
 DOUBLED: Final = metrics.counter(
-    "mirror_doubled_messages", "Messages that came again on one connection", ["side", "class"]
+    "mirror_doubled_messages", "Messages received again on one connection", ["side", "class"]
 )
 DELAY: Final = metrics.histogram(
     "mirror_delay",
-    "To the observer: here from the router, there from the mirror's sending",
+    "Delay to the observer: here from the router, there from the mirror's sending",
     ["side", "class"],
 )
 WAITING: Final = metrics.gauge("mirror_waiting_messages", "Copies that wait to be sent")
 READERS: Final = metrics.gauge("mirror_readers", "Readers in the other fabric now")
 CONNECTS: Final = metrics.counter(
-    "mirror_connects", "Mirrored readers by what came of their coming", ["outcome"]
+    "mirror_connects", "Connects of mirrored readers, by outcome", ["outcome"]
 )
 
 

@@ -59,7 +59,9 @@ class BackedUpStore:
         text = (ANSIBLE / "playbooks" / "backup.yml").read_text()
         text = text.replace("/var/lib/cassandra/data", str(folder / "data"))
         text = text.replace("/run/newsfabric-backup", f"{folder}/files")
-        play = next(each for each in yaml.safe_load(text) if each.get("name") == "The store")
+        play = next(
+            each for each in yaml.safe_load(text) if each.get("name") == "Back up the store"
+        )
         play |= {"become": False, "gather_facts": False}
         play["environment"] = {"PATH": f"{self._bin}:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"}
         (folder / "play.yml").write_text(yaml.safe_dump([play]))
@@ -153,7 +155,11 @@ def test_what_is_restored_is_what_the_list_has_and_root_unpacks_nothing(
         "hosts": "oregon-store-1",
         "gather_facts": False,
         "environment": {"PATH": f"{tmp_path}:/usr/bin:/bin"},
-        "tasks": [task for task in tasks if task["name"] in ("Its tables", "Bring it there")],
+        "tasks": [
+            task
+            for task in tasks
+            if task["name"] in ("Read the backup's tables", "Copy the backup to the node")
+        ],
     }
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
     given = {"ansible_connection": "local", "backup": str(backup), "ansible_user": "root"}

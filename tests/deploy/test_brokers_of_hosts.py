@@ -77,7 +77,7 @@ def test_a_broker_that_does_not_run_is_told_nothing(broker: Path) -> None:
     [asks] = [
         task["ansible.builtin.shell"]["cmd"]
         for task in yaml.safe_load(IMPORT.read_text())
-        if task["name"] == "Has it got its definitions?"
+        if task["name"] == "Compare the broker's start with its definitions"
     ]
     asks = asks.replace("/etc/rabbitmq/", f"{broker}/")
     before = (broker / "users").read_text()
@@ -217,7 +217,7 @@ def moved(broker: Path) -> list[str]:
     [words] = [
         task["ansible.builtin.shell"]["cmd"]
         for task in yaml.safe_load(file.read_text())
-        if task["name"] == "Its data are moved away"
+        if task["name"] == "Move its data away"
     ]
     subprocess.run(["sh", "-c", words], cwd=broker, check=True)
     return sorted(str(path.relative_to(broker)) for path in broker.rglob("*"))
@@ -259,9 +259,9 @@ def test_brokers_are_upgraded_one_after_the_other_and_boxes_are_drained_first() 
     }
     replaced = "tasks/replace-broker.yml"
     emptied = {
-        "Proxy and client nodes": "tasks/publishers-leave.yml",
-        "Core nodes": "tasks/empty.yml",
-        "Boxes": "tasks/drain.yml",
+        "Upgrade proxy and client nodes": "tasks/publishers-leave.yml",
+        "Upgrade core nodes": "tasks/empty.yml",
+        "Upgrade boxes": "tasks/drain.yml",
     }
     assert files.keys() == emptied.keys()
     for name, how in emptied.items():

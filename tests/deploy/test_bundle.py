@@ -85,7 +85,7 @@ def installed(wheels: Path) -> subprocess.CompletedProcess[str]:
         task["ansible.builtin.command"]["cmd"]
         for block in blocks
         for task in block
-        if task["name"] == "The packages"
+        if task["name"] == "Install the packages"
     ]
     pip = "{{ newsfabric_home }}/releases/{{ newsfabric_release }}/bin/pip"
     assert command.startswith(f"{pip} install ")
@@ -225,7 +225,7 @@ def test_a_bundle_that_is_not_what_was_made_is_not_taken(
         capture_output=True,
         text=True,
     )
-    output = "isn't what its .sha256 beside it says" in " ".join(done.stdout.split())
+    output = "doesn't match the .sha256 beside it" in " ".join(done.stdout.split())
     assert (done.returncode, output) == ((0, False) if taken else (2, True)), done.stdout
 
 

@@ -120,7 +120,7 @@ def test_brokers_hosts_have_the_certificate_of_the_shovels_that_they_run(
     playbook: str, tmp_path: Path
 ) -> None:
     tasks = yaml.safe_load((ROLES / "base" / "tasks" / "tls.yml").read_text())
-    name = "The certificate of its shovels, and its key"
+    name = "Install the shovels' certificate and key"
     [copied] = [task for task in tasks if task["name"] == name]
     folder = tmp_path / "certs" / "issued" / "shovel.oregon"
     folder.mkdir(parents=True)

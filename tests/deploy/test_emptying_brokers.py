@@ -126,7 +126,7 @@ def test_no_broker_goes_while_publishers_are_locked_out_of_the_one_beside_it(
     tasks = [
         {key: value for key, value in task.items() if key != "delegate_to"}
         for task in yaml.safe_load((ROLES / "rabbitmq/tasks/whole.yml").read_text())
-        if task["name"] != "Each broker beside it runs"
+        if task["name"] != "Wait for each broker beside it"
     ]
     tasks[0]["ansible.builtin.command"] = {"argv": ["echo", json.dumps(rows)]}
     known = {"newsfabric_cluster": ["a", "localhost"], "newsfabric_asked": ["a", "localhost"]}
@@ -138,10 +138,10 @@ def test_no_broker_goes_while_publishers_are_locked_out_of_the_one_beside_it(
 @pytest.mark.parametrize(
     ("file", "before"),
     [
-        ("tasks/replace-broker.yml", "The former data aren't needed any more"),
-        ("replace-core-node.yml", "The replacement is done"),
+        ("tasks/replace-broker.yml", "Delete the former data"),
+        ("replace-core-node.yml", "Mark the replacement as done"),
         # After this task the next broker is restarted.
-        ("rolling-restart.yml", "A box's gateway has found it again"),
+        ("rolling-restart.yml", "Wait until the box's gateway is connected again"),
     ],
 )
 def test_a_core_node_isnt_done_before(file: str, before: str) -> None:

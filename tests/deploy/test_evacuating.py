@@ -14,7 +14,7 @@ from tests.deploy.terraform_output import ADMISSION
 
 ANSIBLE: Final = Path(__file__).resolve().parents[2] / "deploy" / "ansible"
 CORE: Final = "oregon-core-1"
-CHECK: Final = "No autoscaling group has boxes there"
+CHECK: Final = "Check that no autoscaling group has boxes there"
 # Modules of the tasks before the check and beside it; none of them changes a host.
 LOOKS: Final = {f"ansible.builtin.{name}" for name in ("assert", "include_tasks", "uri")}
 

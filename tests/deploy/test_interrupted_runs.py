@@ -102,7 +102,7 @@ def kernel(tmp_path: Path) -> Path:
 def load(kernel: Path, wanted: str) -> tuple[str, int]:
     """Return the output of the task for ``wanted`` (`changed` or nothing), and its exit code."""
     tasks = yaml.safe_load((ROLES / "base" / "tasks" / "kernel.yml").read_text())
-    [task] = [task for task in tasks if task["name"] == "The kernel has them"]
+    [task] = [task for task in tasks if task["name"] == "Apply kernel settings"]
     settings = kernel.parent / "settings.conf"
     settings.write_text(wanted)
     program = kernel.parent / "sysctl"

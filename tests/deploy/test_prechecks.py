@@ -432,7 +432,7 @@ def test_one_run_names_all_faults_of_all_hosts_and_fails_once(
     assert answers["stats"][CORE]["failures"] + answers["stats"][STORE]["failures"] == 1
     (last,) = answers["plays"][0]["tasks"][-1]["hosts"].values()
     begin = [
-        f"{tmp_path}/newsfabric-1.tar isn't what its .sha256 beside it says",
+        f"{tmp_path}/newsfabric-1.tar doesn't match the .sha256 beside it",
         "newsfabric_secret is missing or short",
         f"{tmp_path}/newsfabric-1.tar isn't called newsfabric-VERSION-BUILD.tar",
         f"{CORE} has ",

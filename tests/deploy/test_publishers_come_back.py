@@ -36,7 +36,7 @@ esac
 """
 # The steps of the replacement don't matter here, only its failure.
 REPLACED: Final = """
-- name: It is well
+- name: Check the broker
   ansible.builtin.fail:
     msg: it has an alarm
   when: "'%s' == 'replacing'"
@@ -125,8 +125,8 @@ def lock_commands(broker: Path) -> list[str]:
 
 
 TAKES: Final = [
-    ("upgrade-rabbitmq.yml", "It is replaced"),
-    ("evacuate-region.yml", "They go elsewhere"),
+    ("upgrade-rabbitmq.yml", "Replace the broker"),
+    ("evacuate-region.yml", "Send publishers away"),
 ]
 
 
@@ -137,13 +137,13 @@ def test_a_broker_that_does_not_become_empty_takes_publishers_again(
     waits(broker, 1)
     code, output = play(playbook, broker, task_of(file, name))
     assert (code, lock_commands(broker)) == (2, [LOCKED, LET_IN]), output
-    assert "Nothing waits: " in output
+    assert "Wait until the queues are empty: " in output
 
 
 def test_a_broker_that_is_not_replaced_takes_publishers_again(playbook: str, broker: Path) -> None:
     code, output = play(playbook, broker, task_of(*TAKES[0]), fails="replacing")
     assert (code, lock_commands(broker)) == (2, [LOCKED, LET_IN]), output
-    assert "It is well: it has an alarm" in output
+    assert "Check the broker: it has an alarm" in output
 
 
 def test_where_all_goes_well_nobody_comes_back_too_early(playbook: str, broker: Path) -> None:

@@ -135,9 +135,12 @@ def test_with_another_secret_they_find_another_password(cloud: str, write: Write
     assert login_in(secret(cloud, "dublin", "store/reader"), "x")["password"] != old
 
 
-@pytest.mark.parametrize("name", ["site", "rotate-secrets"])
-def test_they_are_written_once_the_store_knows_the_password(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "store"),
+    [("site", "Configure the store"), ("rotate-secrets", "Change the store's passwords")],
+)
+def test_they_are_written_once_the_store_knows_the_password(name: str, store: str) -> None:
     plays = yaml.safe_load((ANSIBLE / "playbooks" / f"{name}.yml").read_text())
     names = [play["name"] for play in plays]
-    boxes = plays[names.index("Store") + 1]
+    boxes = plays[names.index(store) + 1]
     assert boxes["tasks"][0]["ansible.builtin.include_tasks"] == "tasks/boxes-secrets.yml"

@@ -136,7 +136,7 @@ def test_a_host_moves_that_has_others_of_its_part_beside_it(
     more.write_text(yaml.safe_dump({"all": {"children": groups}}))
     (known, *_) = yaml.safe_load((ANSIBLE / "playbooks" / "machines-known.yml").read_text())
     plays = yaml.safe_load((ANSIBLE / "playbooks" / "move-host.yml").read_text())
-    (moving,) = [play for play in plays if play["name"] == "The machine that it moves to"]
+    (moving,) = [play for play in plays if play["name"] == "Choose the machine to move to"]
     moving |= {"connection": "local", "gather_facts": False, "tasks": moving["tasks"][:1]}
     variables = {"host": host, "newsfabric_regions": ["oregon", "dublin"], "ansible_become": False}
     done = subprocess.run(

@@ -34,7 +34,7 @@ def of_a_box(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     templates = [
         task
         for task in install
-        if task["name"].startswith(("A box's services", "Who makes it a box"))
+        if task["name"].startswith(("Write a box's services", "Install the units that set up"))
     ]
     for task in templates:
         source = task["ansible.builtin.template"]

@@ -163,8 +163,8 @@ def test_secrets_are_rotated_under_load_also_by_a_run_that_was_interrupted(fleet
         ) as first:
             assert first.stdout is not None
             # Halfway: brokers and store have the new passwords, the first core node too.
-            next(line for line in first.stdout if "[Services of the core]" in line)
-            next(line for line in first.stdout if "[service : It runs]" in line)
+            next(line for line in first.stdout if "[Restart services of the core]" in line)
+            next(line for line in first.stdout if "[service : Start the service]" in line)
             first.kill()
         plays(fleet, "rotate-secrets.yml")
     assert crowd.noticed_nothing, crowd.report

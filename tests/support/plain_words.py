@@ -3,7 +3,8 @@
     PYTHONPATH=tests/support python -m plain_words gateway newsfabric/store
 
 A docstring begins with its subject or its verb, not with a pronoun or a question word; comments
-name things rather than say "what"; a sentence has at most 30 words.
+name things rather than say "what"; a sentence has at most 30 words. In YAML and Terraform comments,
+names of tasks and descriptions count as docstrings.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _PRONOUNS: Final = """
 PRONOUNS: Final = frozenset(_PRONOUNS.split())
 MOST_WORDS: Final = 30
 # Code, and lines that are laid out by hand: examples, tables, lists of values.
+_SETTINGS: Final = frozenset({".yml", ".yaml", ".tf", ".hcl"})
+_NAMED: Final = re.compile(r'\s*(?:- name: |description: |description *= )"?([A-Z].*?)"?$')
 _LAID_OUT: Final = re.compile(r"^(    |\t|[-*|>+] |\d+\. |::|\.\. )")
 _STRING_OR_COMMENT: Final = re.compile(r"""(\"{3}|'{3}|["'])(?:\\.|[^\\])*?\1|#[^\n]*""", re.DOTALL)
 
@@ -45,8 +48,10 @@ class Finding(NamedTuple):
 
 
 def texts(path: Path) -> list[Text]:
-    """All docstrings and comments of a file of Python or Rust, in their order."""
+    """All docstrings and comments of a file of Python, Rust, YAML or Terraform, in their order."""
     source = path.read_text()
+    if path.suffix in _SETTINGS:
+        return sorted(_settings(source))
     return sorted(_rust(source) if path.suffix == ".rs" else _python(source))
 
 
@@ -71,6 +76,18 @@ def _rust(source: str) -> Iterator[Text]:
             lines[bool(match[1])].append((number, match[2]))
     for is_docstring, found in lines.items():
         yield from _blocks(found, is_docstring)
+
+
+def _settings(source: str) -> Iterator[Text]:
+    comments: list[tuple[int, str]] = []
+    for number, line in enumerate(source.splitlines(), 1):
+        comment = re.match(r"\s*#(?!!| ---)(.*)", line)
+        name = _NAMED.match(line.split("  # noqa")[0])
+        if comment and comment[1].strip():
+            comments.append((number, comment[1]))
+        elif name:
+            yield Text(number, name[1], True)
+    yield from _blocks(comments, True)
 
 
 def _blocks(lines: list[tuple[int, str]], is_docstring: bool) -> Iterator[Text]:
@@ -144,12 +161,13 @@ def count(found_texts: Iterable[Text]) -> WordCounts:
 
 
 def sources(place: Path) -> list[Path]:
-    """The files of Python and Rust below a folder, or the file itself; none that was built."""
+    """The read files below a folder, or the file itself; no links, and none that was built."""
     if place.is_file():
         return [place]
-    skipped = {"target", "node_modules", "__pycache__"}
-    found = [*place.rglob("*.py"), *place.rglob("*.rs")]
-    return sorted(path for path in found if not skipped & set(path.parts))
+    skipped = {"target", "node_modules", "__pycache__", ".terraform"}
+    read = {".py", ".rs", *_SETTINGS}
+    found = (path for path in place.rglob("*") if path.suffix in read and path.is_file())
+    return sorted(path for path in found if not path.is_symlink() and not skipped & {*path.parts})
 
 
 def main(places: list[str]) -> None:

@@ -214,7 +214,7 @@ def test_operators_hear_of_half_of_the_queues_that_a_broker_may_have() -> None:
     rules = (ROOT / "deploy" / "observability" / "rules" / "alerts.yml").read_text()
     most = f"newsfabric_shovels_broker_queues) > {MAX_QUEUES // 2}\n"
     assert most in rules
-    assert f"queues of {MAX_QUEUES:,}: somebody declares without end" in rules
+    assert f"queues of {MAX_QUEUES:,}: a client declares without end" in rules
 
 
 def test_the_command_prints_what_a_cluster_must_know_and_keeps_the_passwords(

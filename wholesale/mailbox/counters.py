@@ -11,22 +11,20 @@ from newsfabric.process.figures import Wanted
 from newsfabric.tls import CERTIFICATES_END
 
 _MARKS = metrics.counter("mailbox_marks", "Marks written and announced", ["mark"])
-_IGNORED = metrics.counter("mailbox_ignored_marks", "Marks that came to nothing", ["why"])
+_IGNORED = metrics.counter("mailbox_ignored_marks", "Marks without effect", ["why"])
 
 WRITTEN: Final = {kind: _MARKS.labels(kind) for kind in MARK_KINDS}
-REPEATED = metrics.counter("mailbox_repeated_marks", "Marks that were there; announced once more")
+REPEATED = metrics.counter("mailbox_repeated_marks", "Marks that were present; announced again")
 BAD = _IGNORED.labels("bad")
 FORGED = _IGNORED.labels("forged")
 UNKNOWN = _IGNORED.labels("unknown")
 FAILED = _IGNORED.labels("failed")
 LATER = metrics.counter("mailbox_early_lookups", "Look-ups of messages that weren't there yet")
-STORE_RETRIES = metrics.counter("mailbox_store_retries", "Batches that the store failed")
-PUBLISH_RETRIES = metrics.counter("mailbox_publish_retries", "Announcements sent once more")
+STORE_RETRIES = metrics.counter("mailbox_store_retries", "Batches that the store failed to write")
+PUBLISH_RETRIES = metrics.counter("mailbox_publish_retries", "Announcements sent again")
 WAITING = metrics.gauge("mailbox_waiting_marks", "Marks that wait for their turn")
-SECONDS = metrics.histogram("mailbox_pass", "From delivery until it is announced")
-REPORTS = metrics.counter(
-    "mailbox_reports", "Reports to frontdesks, by what came of them", ["outcome"]
-)
+SECONDS = metrics.histogram("mailbox_pass", "Time from delivery to announcement")
+REPORTS = metrics.counter("mailbox_reports", "Reports to frontdesks, by outcome", ["outcome"])
 
 # The figures of a mailbox service that the operations board shows.
 FIGURES: Final = (

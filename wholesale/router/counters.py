@@ -14,13 +14,11 @@ from newsfabric.tls import CERTIFICATES_END
 INTERNAL: Final = "internal"
 
 _ENTERED = metrics.counted("router_stage_entered_messages", "Messages into each stage", ["stage"])
-_LEFT = metrics.counted("router_stage_left_messages", "Messages that a stage handed on", ["stage"])
+_LEFT = metrics.counted("router_stage_left_messages", "Messages out of each stage", ["stage"])
 _REJECTED = metrics.counter(
     "router_rejected_messages", "Messages that can't be accepted", ["reason"]
 )
-_REPEATED = metrics.counter(
-    "router_repeated_messages", "Messages that had been seen before", ["while"]
-)
+_REPEATED = metrics.counter("router_repeated_messages", "Repeats of known messages", ["while"])
 
 ROUTED_BEFORE = _REPEATED.labels("routed")
 UNDER_WAY = _REPEATED.labels("under_way")
@@ -32,7 +30,7 @@ COPIES = metrics.counted(
     "router_copies", "Arrivals by the shovel that brought them and their place", ["way", "place"]
 )
 LEAD = metrics.histogram(
-    "router_race_lead", "By how much the first copy beat the next way's", ["way"]
+    "router_race_lead", "Lead of the first copy over that of the next way", ["way"]
 )
 SHED = metrics.counter(
     "router_shed_messages",
@@ -40,60 +38,58 @@ SHED = metrics.counter(
 )
 EXPIRED = metrics.counter(
     "router_expired_messages",
-    "Messages given up because store or broker kept them waiting for too long",
+    "Messages given up because they waited too long for store or broker",
 )
 EVICTED_EARLY = metrics.counter(
     "router_evicted_identities",
     "Identities forgotten before their time; a repeat of one is routed again",
 )
-STORE_RETRIES = metrics.counter("router_store_retries", "Writes that were tried again")
-PUBLISH_RETRIES = metrics.counter("router_publish_retries", "Publications that were tried again")
+STORE_RETRIES = metrics.counter("router_store_retries", "Retried writes")
+PUBLISH_RETRIES = metrics.counter("router_publish_retries", "Retried publications")
 REFUSED = metrics.counter(
     "router_refused_publications", "Publications that a queue refused; all other queues have them"
 )
 FORGED_CANARIES = metrics.counter(
-    "router_forged_canaries", "Canaries that aren't a keeper's of the region that they name"
+    "router_forged_canaries", "Canaries from no keeper of the region that they name"
 )
 VOID = metrics.counter(
     "router_void_numbers", "Numbers written as void: the store couldn't hold their messages"
 )
 LISTING_RETRIES = metrics.counter(
-    "router_listing_retries", "Writes of our row in the directory that were tried again"
+    "router_listing_retries", "Retried writes of the router's row in the directory"
 )
 OWN_LOGS_CLOSED = metrics.counter(
-    "router_closed_own_logs", "Times that others closed our log, because we had been away"
+    "router_closed_own_logs", "Times that others closed this router's log, after it was silent"
 )
-LOGS_CLOSED = metrics.counter("router_closed_logs", "Logs of dead routers that we have closed")
+LOGS_CLOSED = metrics.counter("router_closed_logs", "Logs of dead routers that this one has closed")
 REQUEUED = metrics.counter(
     "router_given_back_messages",
-    "Messages given back to the broker: our log was closed, or our clock is wrong",
+    "Messages given back to the broker: the router's log was closed, or its clock is wrong",
 )
 CLOCK_AHEAD = metrics.gauge(
     "router_clock_ahead_seconds",
-    "By how much this machine's clock is ahead of the store's; beyond 30 nothing new is routed."
-    " NaN until they were compared",
+    "Lead of this machine's clock over the store's; beyond 30 no new message is routed. NaN until"
+    " they were compared",
 )
 CLOCK_AHEAD.set(math.nan)
 LOW = metrics.gauge("router_settled_seq", "All numbers up to it are settled")
 RECEIPTS = metrics.counter("router_receipts", "Receipts sent and confirmed")
-SEQ = metrics.gauge("router_seq", "Last number given out")
+SEQ = metrics.gauge("router_seq", "Last assigned number")
 _CLAIMED_AGE = metrics.bulk_histogram(
     "router_claimed_age",
-    "How old new messages were when they came, by their publishers' word, or by the stamp of the"
-    " first broker where they say nothing",
+    "Age of new messages on arrival, by their publishers' timestamps, or by the first broker's"
+    " stamp where there is none",
 )
 CLAIMED_AHEAD = metrics.counter(
     "router_claimed_ahead_messages",
-    "New messages that were published after they came, by their publishers' word",
+    "New messages whose publishers' timestamps are later than their arrival",
 )
 WAITING = metrics.gauge("router_waiting_messages", "Messages waiting for the store")
 _SECONDS = metrics.bulk_histogram(
-    "router_pass", "From delivery until both publications are confirmed"
+    "router_pass", "Time from delivery until both publications are confirmed"
 )
-STORE_SECONDS = metrics.histogram("router_store_write", "Of one write, of up to 256 messages")
-REPORTS = metrics.counter(
-    "router_reports", "Reports to frontdesks, by what came of them", ["outcome"]
-)
+STORE_SECONDS = metrics.histogram("router_store_write", "Time of one write, of up to 256 messages")
+REPORTS = metrics.counter("router_reports", "Reports to frontdesks, by outcome", ["outcome"])
 
 # The figures of a router that the operations board shows.
 FIGURES: Final = (

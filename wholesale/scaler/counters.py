@@ -9,24 +9,20 @@ from newsfabric.amqp.spread import SKIPPED
 from newsfabric.process.figures import Wanted
 from newsfabric.tls import CERTIFICATES_END
 
-LOAD_REPORTS = metrics.counter(
-    "scaler_load_reports", "Load reports, by what came of them", ["outcome"]
-)
-WANTED = metrics.gauge("scaler_wanted_boxes", "Boxes that shall serve")
+LOAD_REPORTS = metrics.counter("scaler_load_reports", "Load reports, by outcome", ["outcome"])
+WANTED = metrics.gauge("scaler_wanted_boxes", "Boxes that should serve")
 SUPPLY = metrics.gauge("scaler_supply_boxes", "Boxes that serve or are about to")
-BOXES = metrics.gauge("scaler_boxes", "Boxes, by what the scaler takes them for", ["kind"])
+BOXES = metrics.gauge("scaler_boxes", "Boxes, by the scaler's view of their state", ["kind"])
 READERS = metrics.gauge("scaler_readers", "Readers on boxes that report")
 MISSING = metrics.gauge("scaler_missing_readers", "Readers of silent boxes, not back yet")
-GROWTH = metrics.gauge("scaler_growth_readers", "More readers each second")
-REFUSED = metrics.gauge("scaler_refused_boxes", "Boxes that are needed beyond what may be")
+GROWTH = metrics.gauge("scaler_growth_readers", "Growth of readers each second")
+REFUSED = metrics.gauge("scaler_refused_boxes", "Boxes that are needed beyond the maximum")
 DRAINS = metrics.counter("scaler_drains", "Orders to drain that were sent", ["outcome"])
-DRIVER = metrics.counter("scaler_driver_calls", "What a driver was asked", ["action", "outcome"])
-DRIVER_WELL = metrics.gauge("scaler_driver_ready", "1 while the driver does what it is told")
-DECIDE_SECONDS = metrics.histogram("scaler_decision", "One decision")
+DRIVER = metrics.counter("scaler_driver_calls", "Calls of a driver", ["action", "outcome"])
+DRIVER_WELL = metrics.gauge("scaler_driver_ready", "1 while the driver works")
+DECIDE_SECONDS = metrics.histogram("scaler_decision", "Time of one decision")
 
-REPORTS = metrics.counter(
-    "scaler_reports", "Reports to frontdesks, by what came of them", ["outcome"]
-)
+REPORTS = metrics.counter("scaler_reports", "Reports to frontdesks, by outcome", ["outcome"])
 
 REPORT_TAKEN = LOAD_REPORTS.labels("taken")
 REPORT_IGNORED = LOAD_REPORTS.labels("ignored")

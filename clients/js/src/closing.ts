@@ -1,13 +1,13 @@
 /**
- * What the end of a connection asks for, and how long to wait before the next one.
+ * The consequences of a closed connection: whether and when to reconnect.
  *
  * Pure: randomness (`random`, in [0, 1)) and durations are arguments. The range of a code decides, so that
- * codes added later are obeyed too; the table of codes is docs/protocol.md.
+ * later codes are obeyed too; the table of codes is docs/protocol.md.
  */
 
 import type { GatewayPush } from "./wire.ts";
 
-/** The login is no good, or was revoked: whoever has none may come back. */
+/** The login is invalid, or was revoked: a reader without a login may reconnect. */
 export const INVALID_TOKEN = 4001;
 export const TOKEN_EXPIRED = 4202;
 /** The code of a connection that ended without a close frame. */
@@ -15,17 +15,17 @@ export const BROKEN = 1006;
 
 const MOST_ASKED_MS = 600_000;
 
-// RFC 6455 7.4.1: the other side takes what we send for broken, so the same again would end the same way.
+// RFC 6455 7.4.1: the other side found our data malformed, so the same data would end the same way.
 const HOPELESS = [1002, 1007, 1009];
 
-/** What a close code asks for. */
+/** The consequence of a close code. */
 export function closeAdvice(code: number): "stop" | "now" | "back off" {
   if ((code >= 4000 && code <= 4099) || HOPELESS.includes(code)) return "stop";
   if (code >= 4200 && code <= 4299) return "now";
   return "back off";
 }
 
-/** What a gateway's `disconnect` push asks for, in ms, as far as it makes sense. */
+/** The request of a gateway's `disconnect` push, in ms, as far as it is valid. */
 export function askedWait(notice?: GatewayPush | null): number {
   const asked = notice?.retry_after_ms;
   return Number.isFinite(asked) ? Math.min(MOST_ASKED_MS, Math.max(0, asked)) : 0;
@@ -44,7 +44,7 @@ export class ReconnectBackoff {
     this.stable = stable;
   }
 
-  /** The next wait. A connection that was open for `stable` ms has earned a fresh start. */
+  /** The next wait. A connection that was open for `stable` ms resets the bound. */
   next(random: number, openFor = 0): number {
     if (openFor >= this.stable) this.#attempts = 0;
     const bound = Math.min(this.cap, this.base * 2 ** this.#attempts);
@@ -54,11 +54,11 @@ export class ReconnectBackoff {
 }
 
 /**
- * How long to wait after a loss, in ms; null means never try again.
+ * The wait after a loss, in ms; null means never try again.
  *
- * `hasSaidToken`: a login that is no good any more is no reason to stop, for who comes back does so without it. `notice` is the gateway's `disconnect` push, if there was one: proxies eat close frames, so its code
- * counts before the socket's. "At once" is granted to connections that lasted a second, or a gateway
- * that closes each of them would be hammered.
+ * `hasSaidToken`: an invalid login is no reason to stop, since the reader reconnects without it. `notice` is the
+ * gateway's `disconnect` push, if there was one: proxies eat close frames, so its code counts before the socket's. "At
+ * once" is granted only after a second of connection: otherwise a gateway that closes each of them would be hammered.
  */
 export function waitAfterLoss(
   { code, notice = null, openFor = 0, hasSaidToken = false }: { code: number; notice?: GatewayPush | null; openFor?: number; hasSaidToken?: boolean },

@@ -1,4 +1,4 @@
-/** Carries out what a session asks for: sockets, discovery, one timer. Thin: what to do is decided in session.ts. */
+/** Carries out a session's effects: sockets, discovery, one timer. Thin: session.ts decides. */
 
 import type { ConnectOptions } from "./api.ts";
 import { BROKEN } from "./closing.ts";
@@ -22,7 +22,7 @@ interface ConnectionOptions {
   heartbeat: Heartbeat;
   sockjs: ConnectOptions["sockjs"];
   WebSocket: ConnectOptions["WebSocket"];
-  /** Takes lines of what is said and heard. */
+  /** Takes lines of the traffic. */
   log?: (line: string) => void;
   /** Takes notes for the tabs. */
   notify: (note: ToTabs) => void;
@@ -30,12 +30,12 @@ interface ConnectionOptions {
 
 export class SharedConnection {
   #options;
-  #memory: string; // the name under which regions are remembered
+  #memory: string; // the key under which regions are remembered
   #regions: KnownRegions;
   #session: Session;
   #socket: Socket | null = null;
   #timer = 0;
-  #isTurning = false; // whether what this turn of the event loop brings about is still to be said
+  #isTurning = false; // true while the effects of this turn of the event loop are unsent
   #isOver = false;
 
   constructor(options: ConnectionOptions) {
@@ -63,14 +63,14 @@ export class SharedConnection {
     this.#do((now) => this.#session.hide(isHidden, now));
   }
 
-  /** End it without a word: tabs that still want one have another by now. */
+  /** End it without a message: tabs that still want a connection have another by now. */
   close(): void {
     this.#isOver = true;
     clearTimeout(this.#timer);
     this.#hangUp();
   }
 
-  /** Every event of the world goes through here: time has passed, and afterwards the timer is set anew. */
+  /** Every external event passes through here: time has passed, and afterwards the timer is set anew. */
   #do(step: (now: number) => void): void {
     if (this.#isOver) return;
     const now = Date.now();
@@ -82,7 +82,7 @@ export class SharedConnection {
     queueMicrotask(() => this.#turned());
   }
 
-  /** What this turn of the event loop has brought about is said. */
+  /** Send the messages of this turn of the event loop. */
   #turned(): void {
     this.#isTurning = false;
     if (this.#isOver) return;
@@ -181,6 +181,6 @@ function remember(key: string, memory: Memory): void {
   try {
     localStorage.setItem(key, JSON.stringify(memory));
   } catch {
-    // Nothing is lost but time.
+    // Only time is lost.
   }
 }

@@ -1,7 +1,7 @@
 /**
- * What a connection and its gateway say to each other: who the reader is, what its tabs follow, what they ask. Pure.
+ * The conversation of a connection with its gateway: the reader's login, the tabs' topics and requests. Pure.
  *
- * Who we are is said first on each connection, then what we follow, then what is still to be asked.
+ * Each connection sends the login first, then the subscriptions, then the open requests.
  */
 
 import { LoginState } from "./login.ts";
@@ -15,7 +15,7 @@ import { Topics } from "./topics.ts";
 import { isError } from "./wire.ts";
 import type { GatewayPush, Verb } from "./wire.ts";
 
-const TOKEN_MS = 5000; // so long a page's function may take to make a token before topics that need none are asked for
+const TOKEN_MS = 5000; // a page's function may take so long to make a token before topics that need none are subscribed
 const HASTE = { ms: 1000, most: 6 }; // a token is renewed after a second at the soonest, and twice as long each time
 const TOO_MANY = 111;
 
@@ -24,11 +24,11 @@ type Note = Exclude<ToConnection, { t: "look" }>;
 interface ConversationOptions {
   timers: Timers;
   random: Random;
-  /** Takes verbs for the gateway, at a pace that it takes, and notes for the tabs. */
+  /** Takes verbs for the gateway, at its pace, and notes for the tabs. */
   out: Output;
-  /** Tells the tabs how things are. */
+  /** Reports the state to the tabs. */
   tellState: () => void;
-  /** Ends the connection, and begins another: each is one user's. */
+  /** Ends the connection, and begins another: each belongs to one user. */
   anew: () => void;
 }
 
@@ -40,7 +40,7 @@ export class Conversation {
   #topics: Topics;
   #requests: Requests;
   #isOpen = false;
-  #haste = 0; // tokens in a row that had to be renewed at once: it is this device's clock that is wrong
+  #haste = 0; // tokens in a row that had to be renewed at once: then this device's clock is wrong
 
   constructor(options: ConversationOptions) {
     const { out, timers } = options;
@@ -58,14 +58,14 @@ export class Conversation {
     });
   }
 
-  /** A turn of the event loop is over: say what there is to say, as much of it as the gateway takes. */
+  /** A turn of the event loop is over: send the waiting verbs, as many as the gateway takes. */
   turned(now: number): void {
     for (const verb of this.#outbox.take(now)) this.#options.out.send(verb);
     const { wait } = this.#outbox;
     if (wait !== null) this.#timers.set("say", now + wait);
   }
 
-  /** Who is logged in. */
+  /** The user who is logged in. */
   get user(): string | null {
     return this.#login.user?.user ?? null;
   }
@@ -84,17 +84,17 @@ export class Conversation {
     this.#requests.disconnected();
   }
 
-  /** The token has run out: the next one must be another. */
+  /** The token has expired: the next one must be another. */
   tokenExpired(reason: string, code: number): void {
     this.#login.expired(reason, code);
   }
 
-  /** Whether who we are was said on this connection. */
+  /** True if the login was sent on this connection. */
   get hasSaidToken(): boolean {
     return this.#login.hasSaid;
   }
 
-  /** The gateway doesn't take the login any more: go on without one. */
+  /** The gateway no longer accepts the login: continue without one. */
   revoked(reason: string, code: number): void {
     this.#login.end(reason, code);
   }
@@ -114,7 +114,7 @@ export class Conversation {
     }
   }
 
-  /** With what may need a login. */
+  /** With topics that may need a login. */
   #goOn(): void {
     this.#timers.delete("token");
     this.#topics.connected();
@@ -132,7 +132,7 @@ export class Conversation {
     if (push.limits) this.#outbox.setLimits(push.limits);
     if (isError(push) && push.code === TOO_MANY) this.#outbox.tooFast(now);
     if (this.#topics.push(push)) {
-      // A refusal may be mended by a login, and one that is temporary by time.
+      // A login may lift a refusal, and time a temporary one.
       if (isError(push)) this.#tryAgain(push, now);
       return;
     }
@@ -152,7 +152,7 @@ export class Conversation {
     this.#topics.loggedIn();
   }
 
-  /** A token is no good. The first time others are asked for at once, then less and less often. */
+  /** A token is invalid. The first time others are asked for at once, then less and less often. */
   #refused(push: GatewayPush, now: number): void {
     this.#tryAgain(push, now);
     const { refusals } = this.#login;
@@ -172,13 +172,13 @@ export class Conversation {
     if (temporary) this.#timers.soon("again", now + 1000 + this.#options.random() * 4000);
   }
 
-  /** Say again what was refused for the moment, or may not have been read; who we are comes first. */
+  /** Repeat verbs that were refused for the moment, or may not have been read; the login is first. */
   #again(): void {
     this.#login.again();
     this.#topics.again();
   }
 
-  /* ---- What tabs ask for ---- */
+  /* ---- Requests of tabs ---- */
 
   note(note: Note, now: number): void {
     dispatch(this.#notes, note, now);
@@ -223,7 +223,7 @@ export class Conversation {
   }
 }
 
-/** Whether a page logs in, or goes on with a newer token. */
+/** True if a page logs in, or continues with a newer token. */
 export function isLogin({ action }: Verb): boolean {
   return action === "login" || action === "refresh";
 }

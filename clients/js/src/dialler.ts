@@ -6,7 +6,7 @@ import type { Effect } from "./effects.ts";
 import type { Timers } from "./timers.ts";
 
 const PATIENCE = { least: 3000, most: 15_000 };
-const BLOCKED_MS = 600_000; // so long WebSocket isn't tried again where something forbids it
+const BLOCKED_MS = 600_000; // WebSocket isn't tried again for so long on a network that forbids it
 const MUTE_MS = 10_000;
 
 interface DiallerOptions {
@@ -20,14 +20,14 @@ interface DiallerOptions {
 }
 
 export class Dialler {
-  /** The gateway that is tried, or that we have; there is one once one has been tried. */
+  /** The gateway that is tried, or connected; there is one after the first try. */
   target!: Candidate;
-  /** Whether it has pushed anything. */
+  /** True if it has pushed anything. */
   hasSpoken = false;
   #transport = "";
   #candidates: Candidate[] = [];
   #blockedUntil = 0;
-  #mute = 0; // WebSockets in a row that opened and never said a word
+  #mute = 0; // WebSockets in a row that opened and never sent anything
   #options: DiallerOptions;
   #mayUseWebSocket: boolean;
   #mayUseSockJS: boolean;
@@ -72,7 +72,7 @@ export class Dialler {
     this.#options.emit({ do: "open", target: this.target, transport: this.#transport });
   }
 
-  /** Opening takes some round trips: where endpoints.json alone took long, all do. */
+  /** Opening takes some round trips: where endpoints.json alone was slow, each is slow. */
   get #patience(): number {
     return Math.min(PATIENCE.most, Math.max(PATIENCE.least, 8 * this.target.ms));
   }
@@ -80,12 +80,12 @@ export class Dialler {
   /** The socket never opened. */
   refused(now: number): void {
     if (this.#transport !== "websocket" || !this.target.gateway.sockjs || !this.#mayUseSockJS) return this.#failed(now);
-    // Its answer comes in any case, and must not be taken for that of the next one.
+    // Its answer arrives in any case, and must not be taken for that of the next one.
     this.#options.timers.delete("dial");
     return this.#options.emit({ do: "probe", target: this.target, ms: this.#patience });
   }
 
-  /** `isAlive`: the gateway answers over HTTP, so that something between here and there forbids WebSocket. */
+  /** `isAlive`: the gateway answers over HTTP, so the network forbids WebSocket. */
   probed(isAlive: boolean, now: number): void {
     if (!isAlive) return this.#failed(now);
     this.#blockedUntil = now + BLOCKED_MS;
@@ -105,7 +105,7 @@ export class Dialler {
     this.#options.regions.shift(ms);
   }
 
-  /** What the lost connection says about its gateway and about WebSocket here. */
+  /** The lost connection's evidence about its gateway and about WebSocket here. */
   lost(openFor: number, now: number): void {
     this.#options.regions.failed(this.target, now);
     const isMute = this.#transport === "websocket" && !this.hasSpoken && openFor < MUTE_MS;

@@ -1,4 +1,4 @@
-/** Asks every region for its endpoints at once, and those that the answers name as well, until patience ends. */
+/** Asks every region for its endpoints at once, and the regions named in the answers as well, until a timeout. */
 
 import { parseEndpoints } from "./regions.ts";
 import type { RegionAnswer, KnownRegions } from "./regions.ts";
@@ -7,7 +7,7 @@ import { judgeAfter, within } from "./verdicts.ts";
 const ANSWER_MS = 4000;
 
 /**
- * What the regions answered, endpoints null where no usable answer came (in time). Never rejects.
+ * The regions' answers, endpoints null where no usable answer arrived in time. Never rejects.
  * `now` is the time as `regions` knows it, `clock` runs meanwhile.
  */
 export function discover(
@@ -19,7 +19,7 @@ export function discover(
   const { home } = regions;
   return new Promise((resolve) => {
     const begun = clock();
-    let first: number | null = null; // how long the first healthy answer took
+    let first: number | null = null; // time of the first healthy answer
     let callOff = () => {};
     const end = () => resolve([...answers.values()]);
     const look = () => {
@@ -42,7 +42,7 @@ export function discover(
   });
 }
 
-/** The endpoints at `url`; null when there is no usable answer in time, with words if that isn't to be mended by time. */
+/** The endpoints at `url`; null without a usable answer in time, with words if time won't change that. */
 async function askEndpoints(url: string): Promise<Pick<RegionAnswer, "endpoints" | "wrong">> {
   try {
     return await within(ANSWER_MS, async (signal) => read(url, await fetch(url, { cache: "no-store", credentials: "omit", signal })));
@@ -53,9 +53,9 @@ async function askEndpoints(url: string): Promise<Pick<RegionAnswer, "endpoints"
 
 async function read(url: string, answer: Response): Promise<Pick<RegionAnswer, "endpoints" | "wrong">> {
   const { status } = answer;
-  // Proxies and servers in trouble say anything.
+  // Proxies and faulty servers return anything.
   const isTrouble = status >= 500 || status === 408 || status === 429;
-  // A region without a ready gateway says 503, and in the same document who has one.
+  // A region without a ready gateway answers 503, and the same document names regions with one.
   if (!answer.ok && status !== 503) return { endpoints: null, wrong: isTrouble ? undefined : `HTTP ${status}` };
   const text = await answer.text();
   try {

@@ -1,10 +1,10 @@
-/** What a session asks for: it does nothing itself. */
+/** The effects of a session, which does nothing itself. */
 
 import type { ToTabs } from "./notes.ts";
 import type { Candidate } from "./regions.ts";
 import type { Verb } from "./wire.ts";
 
-/** What a session has done for it. */
+/** The work that is done for a session. */
 export type Effect =
   /** Ask every region for its endpoints, then call discovered(). */
   | { do: "discover" }

@@ -1,4 +1,4 @@
-/** What `connect()` returns: a page's front to its subscriber, and to the connection that its tabs share. */
+/** The result of `connect()`: a page's interface to its subscriber, and to the connection that its tabs share. */
 
 import { FabricError, TRANSPORTS } from "./api.ts";
 import type { ConnectOptions, Fabric, Login, Message, Page, State, Statistics, SubscribeOptions, Subscription, Token } from "./api.ts";
@@ -42,7 +42,7 @@ export class PageFabric implements Fabric {
       say: (note) => (this.#tabs ? this.#tabs.say(note) : this.#toNobody(note)),
       notify: (event, value) => (event === "state" ? this.#stateIs(value as State) : this.#emit(event, value)),
     });
-    // A server that renders pages: whoever reads them connects.
+    // A server that renders pages: their readers' browsers connect.
     if (!page && !WebSocket) return;
     const urls = (this.#urls = [endpoints].flat().map((url) => absolute(url, page?.baseURI)));
     // sockjs-client is loaded by a script of the page.
@@ -102,7 +102,7 @@ export class PageFabric implements Fabric {
     return { messages: messages.map(withIdentity), more };
   }
 
-  /** Gateways answer that over HTTP alone, and frontdesks ask one for whoever can't. */
+  /** Gateways answer that over HTTP alone, and frontdesks ask one on behalf of other pages. */
   async #historyAfter(topic: string, limit = 100, after: string): Promise<Page> {
     checkTopic(topic);
     if (!this.#tabs) throw new FabricError(NOBODY);
@@ -121,10 +121,10 @@ export class PageFabric implements Fabric {
         const { messages, more, position, recovered } = page;
         if (answer.ok) return { messages: messages.map(withIdentity), more, position, recovered };
         if (page.type === "error") refusal = page;
-        // Another one would say the same.
+        // Another frontdesk would answer the same.
         if (answer.status < 500 && page.type === "error" && !page.temporary) break;
       } catch {
-        // It isn't there, or is something else.
+        // The file is missing, or has other content.
       }
     }
     throw new FabricError({ ...refusal, topic });
@@ -146,13 +146,13 @@ export class PageFabric implements Fabric {
     await this.#subscriber.ask({ action, topic, id });
   }
 
-  /** Where nothing is ever read whoever asks is refused, and whoever leaves has left. */
+  /** Without a browser, requests are refused, and leaving is done at once. */
   #toNobody(note: ToConnection): void {
     if (note.t === "leave") this.#subscriber.note({ t: "left", keys: [note.key] });
     if (note.t === "ask") this.#subscriber.note({ t: "answer", key: note.key, push: NOBODY });
   }
 
-  /** A server that renders a page and doesn't wait for an answer must not end because there is none. */
+  /** A server that renders a page and doesn't await an answer must not end because of a missing one. */
   #answer<Value>(answer: Promise<Value>): Promise<Value> {
     if (!this.#tabs) answer.catch(() => {});
     return answer;
@@ -174,7 +174,7 @@ export class PageFabric implements Fabric {
     this.#page.abort();
   }
 
-  /** Connections repeat their state for each tab that comes. */
+  /** Connections repeat their state for each new tab. */
   #stateIs(reported: State): void {
     const state = { ...reported, tab: this.#tabs?.role };
     if (this.#page.signal.aborted || JSON.stringify(state) === JSON.stringify(this.state)) return;
@@ -185,7 +185,7 @@ export class PageFabric implements Fabric {
     this.#emit("state", state);
   }
 
-  /** Any handler may take others off, add some, or close all. */
+  /** Any handler may remove others, add some, or close all. */
   #emit<Event extends keyof Events>(event: Event, value: Events[Event]): void {
     const { signal } = this.#page;
     if (signal.aborted) return;
@@ -199,7 +199,7 @@ export class PageFabric implements Fabric {
     const { signal } = this.#page;
     page.addEventListener("visibilitychange", () => tabs.hide(page.hidden), { signal });
     page.addEventListener("resume", () => tabs.recheck(), { signal });
-    // Offline, too: then the socket is asked for a sign of life, and mostly has none.
+    // Offline, too: then the socket is asked for a sign of life, and mostly gives none.
     for (const event of ["online", "offline"]) window.addEventListener(event, () => tabs.recheck(), { signal });
     // A page in the back/forward cache must hold neither lock nor socket.
     window.addEventListener("pagehide", () => tabs.leave(), { signal });
@@ -228,6 +228,6 @@ function logOf(debug: boolean | ((line: string) => void)): ((line: string) => vo
 }
 
 function randomId(): string {
-  // Not crypto.randomUUID(), which pages without TLS don't have.
+  // Not crypto.randomUUID(), which pages without TLS lack.
   return Array.from(crypto.getRandomValues(new Uint32Array(4)), (word) => word.toString(36)).join("");
 }

@@ -1,4 +1,4 @@
-/** Finds gateways to try: asks the regions, once more while it is open which is home, and now and then whether home is back. Pure. */
+/** Finds gateways to try: asks the regions, once more while home is undecided, and now and then whether home is back. Pure. */
 
 import type { State } from "./api.ts";
 import type { RegionAnswer, Candidate, Random, KnownRegions } from "./regions.ts";
@@ -6,7 +6,7 @@ import type { Loss } from "./retries.ts";
 import type { Timers } from "./timers.ts";
 
 const HOME_MS = 300_000;
-const MOST_ROUNDS = 3; // one that names the regions, two that compare them
+const MOST_ROUNDS = 3; // one round that names the regions, two that compare them
 
 interface FinderOptions {
   regions: KnownRegions;
@@ -18,7 +18,7 @@ interface FinderOptions {
   onFound: (candidates: Candidate[], now: number) => void;
   /** There are none. */
   onNone: (loss: Loss, now: number) => void;
-  /** A URL that the page named is none of an endpoints.json. */
+  /** A URL that the page named is no endpoints.json. */
   onWrong: (reason: string) => void;
 }
 
@@ -26,9 +26,9 @@ export class Finder {
   /** The other regions, by the last answers. */
   alternates: State["alternates"];
   #options: FinderOptions;
-  #url = ""; // of the region where we are, or were last
+  #url = ""; // of the present or last region
   #rounds = 0;
-  #wrong = new Set<string>(); // URLs that the page was told of
+  #wrong = new Set<string>(); // URLs from the page's options
 
   constructor(options: FinderOptions) {
     this.#options = options;
@@ -40,7 +40,7 @@ export class Finder {
     this.#options.discover();
   }
 
-  /** What the regions answered, to a session in this `state`. */
+  /** The regions' answers, to a session in this `state`. */
   discovered(answers: RegionAnswer[], state: State["state"], now: number): void {
     const { regions, random } = this.#options;
     const candidates = regions.candidates(answers, now, random);
@@ -49,7 +49,7 @@ export class Finder {
     else if (state === "open") this.#compareWithHome(candidates, now);
   }
 
-  /** Once. Of those that other regions name the page knows nothing. */
+  /** Once. The page doesn't know regions that other regions name. */
   #tellWrong(url: string, wrong: string): void {
     if (this.#wrong.has(url) || !this.#options.regions.given.includes(url)) return;
     this.#wrong.add(url);
@@ -64,7 +64,7 @@ export class Finder {
     const named = answers.flatMap(({ endpoints }) => endpoints ?? []);
     this.alternates = named[0]?.alternates ?? this.alternates;
     if (candidates.length) return this.#options.onFound(candidates, now);
-    // Nobody at all answers when the network is away: that is nobody's fault.
+    // Without a network no region answers: that is no region's fault.
     const floor = Math.max(0, ...named.map(({ retryMs }) => retryMs));
     const wrong = answers.find((answer) => answer.wrong);
     const reason = named.length ? "no gateway" : wrong ? `${wrong.url}: ${wrong.wrong}` : "no answer";
@@ -78,7 +78,7 @@ export class Finder {
     else this.opened(this.#url, now);
   }
 
-  /** We are in the region of this `url`; if that isn't home, ask in some minutes whether home has a gateway again. */
+  /** The connection is in the region of this `url`; if that isn't home, ask in some minutes whether home has a gateway again. */
   opened(url: string, now: number): void {
     this.#url = url;
     const { regions, timers, random } = this.#options;

@@ -5,7 +5,7 @@ import { PageFabric } from "./fabric.ts";
 
 export * from "./api.ts";
 
-/** Follow topics of the fabric with these endpoints. Throws for bad options, never for what the network does. */
+/** Follow topics of the fabric with these endpoints. Throws for bad options, never for network errors. */
 export function connect(options: ConnectOptions): Fabric {
   return new PageFabric(options);
 }

@@ -1,17 +1,17 @@
-/** Whether the gateway still answers: one that is silent for too long is asked for a sign of life, and given up without one. Pure. */
+/** Checks that the gateway still answers: one that is silent for too long is asked for a sign of life, and given up without one. Pure. */
 
 import type { Timers } from "./timers.ts";
 
-/** ms of silence before a gateway is asked, in pages that are seen and in others. */
+/** ms of silence before a gateway is asked, in visible pages and in others. */
 export interface Heartbeat {
   visible: number;
   hidden: number;
 }
 
 /**
- * How long a connection may be silent, in ms, before it is asked for a sign of life. Hidden pages can wait: longer than
- * the 25 s between a gateway's heartbeats, which can be seen over SockJS, so that nothing need be asked. A page that is
- * seen is to have news from another region within 8 s: silence, `SLACK.least` and a pause of up to 0.5 s take 6 of them.
+ * Silence of a connection, in ms, before it is asked for a sign of life. Hidden pages can wait: longer than the 25 s
+ * between a gateway's heartbeats, which can be seen over SockJS, so that no question is needed. A visible page is to
+ * have news from another region within 8 s: silence, `SLACK.least` and a pause of up to 0.5 s take 6 of them.
  */
 export const HEARTBEAT: Heartbeat = { visible: 3000, hidden: 30_000 };
 const SLACK = { least: 2500, most: 10_000 };
@@ -22,18 +22,18 @@ interface LivenessOptions {
   timers: Timers;
   /** Asks the gateway for a sign of life. */
   ping: () => void;
-  /** There was none. */
+  /** There was no sign. */
   onDead: (now: number) => void;
 }
 
 export class Liveness {
   #options: LivenessOptions;
   #isHidden = false;
-  #lookedAt = -Infinity; // when a tab that is seen last looked for its connection
+  #lookedAt = -Infinity; // when a visible tab last checked its connection
   #heardAt = 0;
   #pingedAt = 0; // 0 while no pong is awaited
   #roundTrip = 0; // 0 until one was measured
-  #answerMs = 0; // what a request to this region takes
+  #answerMs = 0; // duration of a request to this region
 
   constructor(options: LivenessOptions) {
     this.#options = options;
@@ -50,7 +50,7 @@ export class Liveness {
     this.#pingedAt = 0;
   }
 
-  /** Anything at all has come in. */
+  /** Any data has arrived. */
   heard(now: number): void {
     if (this.#pingedAt) this.#answered(now - this.#pingedAt);
     this.#pingedAt = 0;
@@ -59,7 +59,7 @@ export class Liveness {
     this.#options.timers.set("quiet", now + this.#interval(now));
   }
 
-  /** Where the page was blocked meanwhile, most of `ms` is its own. */
+  /** If the page was blocked meanwhile, most of `ms` is its own. */
   #answered(ms: number): void {
     const roundTrip = Math.min(ms, SLACK.least);
     this.#roundTrip = this.#roundTrip ? (this.#roundTrip + roundTrip) / 2 : roundTrip;
@@ -68,7 +68,7 @@ export class Liveness {
   ping(now: number): void {
     this.#pingedAt = now;
     this.#options.ping();
-    // Until there was an answer, endpoints.json says what a request takes here: over SockJS a ping may be one.
+    // Until the first answer, endpoints.json gives the duration of a request: over SockJS a ping may be one.
     const slack = this.#interval(now) === this.#options.heartbeat.hidden ? SLACK.most : 4 * (this.#roundTrip || this.#answerMs);
     this.#options.timers.delete("quiet");
     this.#options.timers.set("pong", now + Math.min(SLACK.most, Math.max(SLACK.least, slack)));
@@ -84,7 +84,7 @@ export class Liveness {
     this.#isHidden = isHidden;
   }
 
-  /** Another tab, that is seen, wants to be sure of its connection; it can, as its timers aren't slowed down. */
+  /** Another tab, which is visible, wants to check its connection; it can, as its timers aren't slowed down. */
   looked(now: number): void {
     this.#lookedAt = now;
     if (this.#options.timers.has("quiet")) this.#options.timers.soon("quiet", this.#heardAt + this.#interval(now));

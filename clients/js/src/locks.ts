@@ -1,6 +1,6 @@
 /** Web Locks: each is held by one tab of an origin at most, and never outlives it. */
 
-/** Resolves when the lock is ours no more: released (what `whenHeld` returned is settled), stolen, or not waited for any longer. */
+/** Resolves when the lock is lost: released (the result of `whenHeld` is settled), stolen, or no longer awaited. */
 export async function holdLock(name: string, options: LockOptions, whenHeld: () => unknown): Promise<void> {
   try {
     await navigator.locks.request(name, options, whenHeld);
@@ -11,10 +11,10 @@ export async function holdLock(name: string, options: LockOptions, whenHeld: () 
 
 interface LocksOptions {
   name: string;
-  /** Whether this tab, which has the lock, can lead. */
+  /** True if this tab, which has the lock, can lead. */
   mayLead: () => boolean;
   onWon: () => void;
-  /** The lock is gone: given up, stolen, or not waited for. */
+  /** The lock is gone: given up, stolen, or no longer awaited. */
   onLost: () => void;
 }
 
@@ -28,7 +28,7 @@ export class LeadLock {
     this.#options = options;
   }
 
-  /** Wait for the lead, until `signal` says no more. */
+  /** Wait for the lead, until `signal` aborts. */
   async queue(signal: AbortSignal): Promise<void> {
     if (this.#isQueued) return;
     this.#isQueued = true;

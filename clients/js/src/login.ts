@@ -1,12 +1,12 @@
 /**
- * Who the reader of a connection is: the token, its renewal, and who waits to hear what became of it. Pure.
+ * The login of a connection's reader: the token, its renewal, and the requests that await its result. Pure.
  *
- * A token that is refused for good isn't said again, on later connections neither. One that is refused for the moment
- * stands, as does one that a gateway in a hurry may not have read: `again()` says it again, and so does the next
- * connection. Pages are told of a refusal each time; that it worked in the end is what `login` events say.
+ * A token that is refused for good isn't sent again, on later connections neither. A token that is refused for the
+ * moment stays, as does one that a gateway in a hurry may not have read: `again()` repeats it, and so does the next
+ * connection. Pages are told of each refusal; `login` events report the final success.
  *
  * Each question has a number, and an answer counts for its own alone: a token that a page's function makes late is not
- * said on a connection that has asked for a newer one, and of two logins each page hears what became of its own.
+ * sent on a connection that has asked for a newer one. Of two logins each page gets its own result.
  */
 
 import type { Output } from "./notes.ts";
@@ -17,22 +17,22 @@ import type { ErrorPush, GatewayPush } from "./wire.ts";
 const UNAUTHORIZED = 101;
 
 export class LoginState {
-  /** Who is logged in. */
+  /** The user who is logged in. */
   user: { user: string; expires_at: number | null } | null = null;
   #wanted = false;
-  #knowsBetter = false; // somebody was logged in or out, or was refused
-  #token: unknown = null; // the last one we were given
-  #accepted: unknown = null; // the last one that was
+  #knowsBetter = false; // a user was logged in or out, or was refused
+  #token: unknown = null; // the last token that was given
+  #accepted: unknown = null; // the last token that was accepted
   #refused: unknown = null;
-  /** Tokens in a row that were refused for good, and nobody awaited the answer. */
+  /** Tokens in a row that were refused for good while no request awaited the answer. */
   refusals = 0;
-  #error: ErrorPush | null = null; // why, to be told if no tab has a better one
-  #keys = new Map<string, string>(); // of those who await an answer → the ref of their verb; "" until it is said
+  #error: ErrorPush | null = null; // the reason, reported if no tab has a better token
+  #keys = new Map<string, string>(); // of requests that await an answer → the ref of their verb; "" until it is sent
   #sent = new Map<string, unknown>(); // ref → the token, on this connection
   #ref = ""; // of the last verb
-  #isOpen = false; // whether that one has no answer yet that settles it
-  #question: number; // the last one that tabs were asked; those of other connections end in other decimals
-  #isAsking = false; // whether it is still open
+  #isOpen = false; // true while that one has no answer that settles it
+  #question: number; // the last question to tabs; those of other connections end in other decimals
+  #isAsking = false; // true while it is open
   #refs = 0;
   #out: Output;
 
@@ -41,7 +41,7 @@ export class LoginState {
     this.#question = random();
   }
 
-  /** A tab knows with which token the browser was logged in: it goes on so, unless this connection knows better. Returns whether that is news. */
+  /** A tab knows with which token the browser was logged in, which stays valid unless this connection knows better. Returns true if that is new. */
   adopt(token: string): boolean {
     const isNews = !this.#wanted && !this.#knowsBetter;
     if (isNews) this.#token = token;
@@ -49,19 +49,19 @@ export class LoginState {
     return isNews;
   }
 
-  /** A tab has a token to offer. Returns whether that is news. */
+  /** A tab has a token to offer. Returns true if that is new. */
   want(): boolean {
     const isNews = !this.#wanted;
     this.#wanted = true;
     return isNews;
   }
 
-  /** Whether somebody wants to be logged in, but the token has to be asked for. */
+  /** True if a login is wanted, but the token has to be asked for. */
   get lacksToken(): boolean {
     return this.#wanted && this.#token === null;
   }
 
-  /** Say who we are, if anybody wants to be somebody. */
+  /** Send the login, if one is wanted. */
   say(): void {
     if (!this.#wanted) return;
     this.#refs += 1;
@@ -72,7 +72,7 @@ export class LoginState {
     this.#send();
   }
 
-  /** Say it again, if it isn't settled. Should both be read, it is the same login, and has the same answer. */
+  /** Repeat the login, if it isn't settled. If both are read, they are the same login, with the same answer. */
   again(): void {
     if (this.#isOpen) this.#send();
   }
@@ -87,12 +87,12 @@ export class LoginState {
     this.#out.notify({ t: "token?", question: this.#question });
   }
 
-  /** Whether `question` is the one that tabs are being asked; tabs of an older version don't say. */
+  /** True if `question` is the present one to tabs; tabs of an older version don't name it. */
   asks(question = this.#question): boolean {
     return this.#isAsking && question === this.#question;
   }
 
-  /** A tab brings the token it was asked for; null if it has none. Returns whether it is one to be said; if not, another tab may have one. */
+  /** A tab brings the requested token; null if it has none. Returns true if the token is to be sent; if not, another tab may have one. */
   bring(token: unknown): boolean {
     const error = this.#error;
     this.#error = null;
@@ -111,7 +111,7 @@ export class LoginState {
     this.#keys.set(key, "");
   }
 
-  /** What the gateway's `push` says of us, if anything. */
+  /** The consequence of the gateway's `push` for the login, if any. */
   reply(push: GatewayPush): "in" | "refused" | null {
     if (push.type === "logged_in" || push.type === "refreshed") {
       this.#isAccepted(push);
@@ -123,7 +123,7 @@ export class LoginState {
     return "refused";
   }
 
-  /** Without a `ref` it comes of what the gateway found in a cookie, of which we know nothing. */
+  /** Without a `ref` it is from a cookie that only the gateway knows. */
   #isAccepted({ ref, user, expires_at: expiresAt }: GatewayPush): void {
     this.user = { user, expires_at: expiresAt ?? null };
     this.#accepted = this.#sent.get(ref) ?? null;
@@ -136,7 +136,7 @@ export class LoginState {
     this.#out.notify({ t: "login", ...this.user });
   }
 
-  /** Tabs keep it for the next connection, which may be that of any of them. */
+  /** Tabs keep it for the next connection, which any of them may lead. */
   tellToken(): void {
     if (this.user && typeof this.#accepted === "string") this.#out.notify({ t: "token", token: this.#accepted });
   }
@@ -154,14 +154,14 @@ export class LoginState {
     this.#token = this.user ? this.#accepted : null;
     if (isAwaited) return;
     this.refusals += 1;
-    // Its function makes them faster than they can be refused: it is asked again in a while.
+    // Its function makes tokens faster than they can be refused: it is asked again after a while.
     if (this.refusals > 1) return this.#out.notify({ t: "error", error: push });
-    // A tab may have a newer one; if none has, the page is told what is wrong with this one.
+    // A tab may have a newer one; if none has, the page is told the fault of this one.
     this.#error = push;
     this.askForToken();
   }
 
-  /** Verbs are answered in order: what was said before the last one and has no answer yet was never read, and shares its. */
+  /** Verbs are answered in order: a verb before the last one without an answer was never read, and shares its. */
   #answer(ref: string, push: GatewayPush): void {
     const isLast = ref === this.#ref;
     for (const sent of this.#sent.keys()) if (isLast && sent !== ref) this.#sent.delete(sent);
@@ -172,18 +172,18 @@ export class LoginState {
     }
   }
 
-  /** The token has run out: the next one must be another. */
+  /** The token has expired: the next one must be another. */
   expired(reason: string, code: number): void {
     this.#tellOut(reason, code);
     this.#token = null;
   }
 
-  /** Whether a token was said on this connection. */
+  /** True if a token was sent on this connection. */
   get hasSaid(): boolean {
     return this.#sent.size > 0;
   }
 
-  /** Nobody is logged in any more, nor to be; who awaits a login hears why. */
+  /** Log out and drop all wanted logins; requests that await one get the reason. */
   end(reason: string, code: number): void {
     this.#tellOut(reason, code);
     this.#answer(this.#ref, { type: "error", code: code && UNAUTHORIZED, reason });
@@ -197,7 +197,7 @@ export class LoginState {
     if (this.user) this.#out.notify({ t: "logout", user: this.user.user, reason, code });
   }
 
-  /** Whether `token` is of another user than the one that is logged in: it can't be said on this connection. */
+  /** True if `token` belongs to another user than the present one: it can't be sent on this connection. */
   isOthers(token: unknown): boolean {
     const user = userOf(token);
     return this.user !== null && user !== null && user !== this.user.user;
@@ -213,7 +213,7 @@ export class LoginState {
   }
 }
 
-/** Whose a token is, as far as it says; null if it doesn't. */
+/** The token's user, as far as it names one; null if it doesn't. */
 function userOf(token: unknown): string | null {
   try {
     const [, claims = ""] = String(token).split(".");

@@ -1,15 +1,15 @@
 /**
- * The subscriptions that come to a topic which others follow already, and aren't just where it is. Pure.
+ * New subscriptions of a topic that others already follow, with another start than its present position. Pure.
  *
- * A newcomer gets nothing until the topic has been subscribed as it wants, for it alone: one after the other.
+ * A newcomer gets nothing until the topic has been subscribed with its start, for it alone: one after the other.
  */
 
 import type { Interest } from "./notes.ts";
 
 export class Newcomers {
   #late: Interest[] = [];
-  #current: Interest | null = null; // the one whose interest is being served
-  #isAwaited = false; // whether the topic is being made ready for the next one
+  #current: Interest | null = null; // the interest that is being served
+  #isAwaited = false; // true while the topic is being made ready for the next one
 
   add(interest: Interest): void {
     this.#late.push(interest);
@@ -19,12 +19,12 @@ export class Newcomers {
     this.#late = this.#late.filter((interest) => interest.key !== key);
   }
 
-  /** The keys of those that don't yet get what the others get. */
+  /** The keys of subscriptions that don't yet get the common messages. */
   get keys(): string[] {
     return (this.#current ? [...this.#late, this.#current] : this.#late).map(({ key }) => key);
   }
 
-  /** Whether the topic must be made ready for one. Says so once, until `next()` is called. */
+  /** Whether the topic must be made ready for one. True only once, until `next()` is called. */
   await(): boolean {
     if (this.#late.length === 0 || this.#isAwaited) return false;
     this.#isAwaited = true;
@@ -39,12 +39,12 @@ export class Newcomers {
     return next;
   }
 
-  /** The present one is served; should this be all it gets, it comes back from `position`. */
+  /** The present one is served; if it gets no more than this, it is served again from `position`. */
   servedFrom(position: string | null): void {
     if (this.#current) this.#current = { ...this.#current, position, rewind: null };
   }
 
-  /** The present one gets what all get. */
+  /** The present one gets the common messages. */
   joined(): void {
     this.#current = null;
   }

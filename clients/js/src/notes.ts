@@ -1,14 +1,14 @@
 /**
- * Notes: what tabs and the connection that they share send each other, over a BroadcastChannel or by a call.
+ * Notes: the messages between tabs and the connection that they share, over a BroadcastChannel or by a call.
  *
- * Tabs of one site may run different versions of this library: what a note is called (`t`) and what it holds stays as it is.
- * What is added may be missing in a note of an older version.
+ * Tabs of one site may run different versions of this library: the name of a note (`t`) and its fields never change.
+ * Added fields may be missing in a note of an older version.
  */
 
 import type { FabricError, Login, Logout, State } from "./api.ts";
 import type { GatewayPush, ErrorFields, Verb } from "./wire.ts";
 
-/** What a subscription wants. Its key is "tab/number". */
+/** The interest of a subscription. Its key is "tab/number". */
 export interface Interest {
   key: string;
   topic: string;
@@ -18,8 +18,8 @@ export interface Interest {
 
 /**
  * From a tab to the connection. "hello": all that the tab follows, whether it has a token to offer, and
- * the one with which the browser was logged in as far as it knows; "token" brings
- * one, or null; "look" asks whether the connection is alive, "bye" says that the tab is gone.
+ * the browser's last login as far as it knows; "token" brings one, or null; "look" asks whether the
+ * connection is alive, "bye" reports that the tab is gone.
  */
 export type ToConnection =
   | { t: "hello"; interests: Interest[]; token: boolean; login?: string | null }
@@ -31,7 +31,7 @@ export type ToConnection =
   | { t: "look" }
   | { t: "bye"; tab: string };
 
-/** From the connection to its tabs. `keys` names the subscriptions that it is for; null, from older versions, means all of the topic. "left": these are followed no longer; "token": with this one the browser is logged in. */
+/** From the connection to its tabs. `keys` names the addressed subscriptions; null, from older versions, means all of the topic. "left": these are followed no longer; "token": the browser is logged in with this one. */
 export type ToTabs =
   | { t: "state"; state: State["state"]; details: Details }
   | { t: "login"; user: string; expires_at: number | null }
@@ -45,7 +45,7 @@ export type ToTabs =
   | ({ t: "subscribed" } & Subscribed)
   | { t: "refused"; topic: string; keys: string[] | null; error: ErrorFields };
 
-/** A topic is served from `position` on; `isNews` says whether pages hear of it. */
+/** A topic is served from `position` on; `isNews`: pages are told. */
 export interface Subscribed {
   topic: string;
   keys: string[] | null;
@@ -55,19 +55,19 @@ export interface Subscribed {
   isNews: boolean;
 }
 
-/** From the tab that has the connection to all others: it has come, or it is there. */
+/** From the tab with the connection to all others: it is new, or still there. */
 export type Lead = { t: "lead" } | { t: "here" };
 
-/** What `state` events say beside the state. */
+/** The fields of `state` events beside the state. */
 export type Details = Omit<State, "state" | "tab" | "transport"> & { transport?: string };
 
-/** Where goes what a connection has to say: verbs to the gateway, notes to the tabs. */
+/** The receivers of a connection's output: verbs to the gateway, notes to the tabs. */
 export interface Output {
   send: (verb: Verb) => void;
   notify: (note: ToTabs) => void;
 }
 
-/** What a page may hear. */
+/** The events for a page. */
 export interface Events {
   state: State;
   login: Login;

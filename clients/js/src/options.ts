@@ -1,4 +1,4 @@
-/** What a page may write: options that don't exist, and values that can't be meant, are refused with what to do instead. Pure. */
+/** Checks a page's options: unknown options and impossible values are refused, with advice. Pure. */
 
 import { TRANSPORTS } from "./api.ts";
 import type { ConnectOptions, SubscribeOptions } from "./api.ts";
@@ -9,7 +9,7 @@ const isFunction: Kind = (value) => typeof value === "function";
 const isText: Kind = (value) => typeof value === "string";
 const isMs: Kind = (value) => Number.isFinite(value) && value > 0;
 
-/** option → what it must be, in words, and whether a value is that. */
+/** option → its rule in words, and the check of a value. */
 type Table<Options> = Record<keyof Options & string, [string, Kind]>;
 
 const CONNECT: Table<ConnectOptions> = {
@@ -35,7 +35,7 @@ const SUBSCRIBE: Table<SubscribeOptions> = {
   onError: HANDLER,
 };
 
-/** Throws a TypeError for what `connect()` doesn't take. */
+/** Throws a TypeError for options that `connect()` refuses. */
 export function checkConnect(options: ConnectOptions): void {
   if (!options?.endpoints?.length) throw new TypeError("endpoints: the URL of an endpoints.json");
   check("connect", CONNECT, options);

@@ -1,36 +1,36 @@
 /**
- * What is to be said to the gateway, in order, at a pace that it takes; and what needn't be said any more. Pure.
+ * The queue of verbs for the gateway, in order, at its pace; outdated verbs are removed. Pure.
  *
- * Nothing is said before the end of the present turn of the event loop (`take()`), so that a page which follows a topic
- * and leaves it at once says nothing at all. A gateway is asked for its limits before anything waits because of
- * them: not by each page, since most never come near.
+ * Nothing is sent before the end of the present turn of the event loop (`take()`): a page which follows a topic and
+ * leaves it at once sends nothing at all. A gateway is asked for its limits before verbs wait because of them. Not
+ * every page asks, since most never come near.
  */
 
 import type { Verb } from "./wire.ts";
 
-/** What one connection may ask for: followed topics, verbs at once, and verbs a second after that. */
+/** The limits of one connection: followed topics, verbs at once, and verbs a second after that. */
 export interface Limits {
   topics: number;
   verbs: number;
   verbsPerSecond: number;
 }
 
-/** Of a gateway that doesn't tell its own: docs/protocol.md, errors 106 and 111. */
+/** Of a gateway that doesn't send its own: docs/protocol.md, errors 106 and 111. */
 export const LIMITS: Limits = { topics: 128, verbs: 256, verbsPerSecond: 10 };
 
-/** So much of the limit on verbs is used: signs of life are asked for beside them. */
+/** The used share of the limit on verbs: signs of life are asked for beside them. */
 const SHARE = 0.8;
 
 export class VerbOutbox {
-  /** What the gateway allows. */
+  /** The gateway's limits. */
   limits = LIMITS;
-  #isAsked = false; // whether the gateway has told them, or is to, on this connection
+  #isAsked = false; // true if the gateway has sent its limits on this connection, or will
   #waiting: Verb[] = [];
   #followed = new Set<string>(); // topics that the gateway may have subscribed
   #allowance = 0; // verbs that may be said at `#countedAt`
   #countedAt = 0;
 
-  /** A connection is open: nothing has been said on it. */
+  /** A connection is open: nothing has been sent on it. */
   connected(now: number): void {
     this.limits = LIMITS;
     this.#isAsked = false;
@@ -43,12 +43,12 @@ export class VerbOutbox {
     this.#followed.clear();
   }
 
-  /** Say `verb`, when its turn comes; once, if it is said again while it waits. */
+  /** Send `verb` in its turn; once, if it is repeated while it waits. */
   say(verb: Verb): void {
     if (!this.#waiting.some(({ ref }) => ref === verb.ref)) this.#waiting.push(verb);
   }
 
-  /** What waits to be said of a topic's subscription isn't said any more: the refs of it. */
+  /** Drop waiting verbs for a topic's subscription: returns their refs. */
   withdraw(topic: string): string[] {
     const isOfTopic = ({ action, topic: its }: Verb) => its === topic && (action === "subscribe" || action === "unsubscribe");
     const withdrawn = this.#waiting.filter(isOfTopic);
@@ -56,23 +56,23 @@ export class VerbOutbox {
     return withdrawn.map(({ ref }) => ref!);
   }
 
-  /** Whether the gateway may have subscribed us to a topic. */
+  /** True if the gateway may have subscribed us to a topic. */
   mayHave(topic: string): boolean {
     return this.#followed.has(topic);
   }
 
-  /** The gateway hasn't: it answered the last verb on the topic by that. */
+  /** The gateway hasn't: its answer to the last verb on the topic shows so. */
   hasLeft(topic: string): void {
     this.#followed.delete(topic);
   }
 
-  /** The gateway says that verbs come too fast. */
+  /** The gateway reports that verbs arrive too fast. */
   tooFast(now: number): void {
     this.#allowance = 0;
     this.#countedAt = now;
   }
 
-  /** The gateway tells its limits, as `{topics, verbs, verbs_per_second}`: whatever of it makes sense counts. */
+  /** The gateway sends its limits, as `{topics, verbs, verbs_per_second}`: valid fields count. */
   setLimits(limits: any): void {
     const { topics, verbs, verbs_per_second: verbsPerSecond } = limits ?? {};
     const own = { topics, verbs, verbsPerSecond };
@@ -81,11 +81,11 @@ export class VerbOutbox {
     this.#isAsked = true;
   }
 
-  /** What may be said now. */
+  /** The verbs that may be sent now. */
   take(now: number): Verb[] {
     const { verbs, verbsPerSecond } = this.limits;
     const earned = (Math.max(0, now - this.#countedAt) / 1000) * SHARE * verbsPerSecond;
-    // A gateway that takes one at a time is told one at a time.
+    // A gateway that takes one at a time is sent one at a time.
     this.#allowance = Math.min(Math.max(1, SHARE * verbs), this.#allowance + earned);
     this.#countedAt = now;
     const ready = this.#waiting.splice(0, Math.floor(this.#allowance));
@@ -96,7 +96,7 @@ export class VerbOutbox {
     return [...ready, { action: "ping", limits: true }];
   }
 
-  /** In how many ms there is more to take; null if nothing waits. */
+  /** Wait in ms until there is more to take; null if nothing waits. */
   get wait(): number | null {
     if (!this.#waiting.length) return null;
     return Math.ceil((1000 * Math.max(0, 1 - this.#allowance)) / (SHARE * this.limits.verbsPerSecond));

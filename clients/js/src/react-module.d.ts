@@ -1,4 +1,4 @@
-// What react.ts takes of React: its own types are a package of their own, which nobody needs for this.
+// The used parts of React: its own types are a package of their own, which is needless for this.
 
 declare module "react" {
   export function useEffect(effect: () => void | (() => void), dependencies: readonly unknown[]): void;

@@ -6,7 +6,7 @@ import type { Fabric, FabricError, Message, State } from "./api.ts";
 
 const IDLE: State = { state: "idle" };
 
-/** How the connection is. Where a page is rendered, and until the browser has taken it over, `idle`. */
+/** The connection's state. On a server that renders pages, and until the browser has taken the page over, `idle`. */
 export function useConnection(fabric: Fabric): State {
   return useSyncExternalStore(
     (changed) => fabric.on("state", changed),
@@ -15,23 +15,23 @@ export function useConnection(fabric: Fabric): State {
   );
 }
 
-/** What a component has of a topic. */
+/** A component's view of a topic. */
 export interface TopicView<Body = unknown> {
   /** The newest first. */
   messages: Message<Body>[];
-  /** Whether the gateway serves it. */
+  /** True if the gateway serves it. */
   isServed: boolean;
-  /** Whether something may be missing. */
+  /** True if messages may be missing. */
   hasGap: boolean;
-  /** Why it is refused. */
+  /** The reason of a refusal. */
   error: FabricError | null;
 }
 
 const NOTHING: TopicView<any> = { messages: [], isServed: false, hasGap: false, error: null };
 
 /**
- * Follows a topic as long as the component is there; none while `topic` is null. `rewind` is that of `subscribe()`; of what
- * came the newest `keep` messages are kept.
+ * Follows a topic as long as the component is mounted; none while `topic` is null. `rewind` is that of `subscribe()`;
+ * the newest `keep` received messages are kept.
  */
 export function useTopic<Body = unknown>(
   fabric: Fabric,

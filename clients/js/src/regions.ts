@@ -1,29 +1,29 @@
 /**
- * Which region to read from, and which of its gateways. Pure: answers, time and randomness come as arguments.
+ * Chooses the region to read from, and its gateway. Pure: answers, time and randomness are arguments.
  *
  * Home is the fastest healthy region, by measured time. Another one replaces it only when it was clearly
- * faster twice in a row, asked at the same moment: a measurement over a cold connection, or while a page is
+ * faster twice in a row, asked at the same moment. A measurement over a cold connection, or while a page is
  * being built, is mostly chance, and readers that move to and fro cost more than they gain. Until there is a
  * measurement the region named first is home.
  *
- * endpoints.json comes from elsewhere: whatever it holds, what comes out here is bounded and harmless.
+ * endpoints.json comes from elsewhere: whatever its content, this module's output is bounded and harmless.
  */
 
 const MOST_REGIONS = 16;
-const AVOIDED_MS = 30_000; // a gateway that failed; as long as it may take to be missed in endpoints.json, and more
+const AVOIDED_MS = 30_000; // a gateway that failed; so long it may take to vanish from endpoints.json, and more
 const CLEARLY = { share: 0.75, ms: 20, times: 2 };
 const HOME_MS = 1000;
 const MOST_FAILED = 64;
 const CANDIDATES = 4;
 
-/** Of its two URLs one at least is there. */
+/** At least one of its two URLs is present. */
 export interface GatewayUrls {
   websocket: string | null;
   sockjs: string | null;
   weight: number;
 }
 
-/** endpoints.json, as far as it makes sense. */
+/** endpoints.json, as far as it is valid. */
 export interface Endpoints {
   region: string;
   gateways: GatewayUrls[];
@@ -31,17 +31,17 @@ export interface Endpoints {
   retryMs: number;
 }
 
-/** What a region answered. `endpoints` is null where there was no usable answer, `isLate` says that it was asked after the others. */
+/** A region's answer. `endpoints` is null where there was no usable answer, `isLate` means that it was asked after the others. */
 export interface RegionAnswer {
   url: string;
   ms: number;
   isLate?: boolean;
   endpoints: Endpoints | null;
-  /** Why what is there is no endpoints.json, whoever asks, and however often. */
+  /** The reason why the content is no endpoints.json, for any client, and at any time. */
   wrong?: string;
 }
 
-/** A gateway to try, of the region whose endpoints.json is at `url` and came within `ms`. */
+/** A gateway to try, of the region whose endpoints.json is at `url` and arrived within `ms`. */
 export interface Candidate {
   url: string;
   ms: number;
@@ -49,7 +49,7 @@ export interface Candidate {
   gateway: GatewayUrls;
 }
 
-/** What later pages know from earlier ones; it was stored where anybody may write. */
+/** The memory of earlier pages; it was stored where anybody may write. */
 export interface Memory {
   home?: unknown;
   urls?: unknown;
@@ -99,24 +99,24 @@ export function chooseGateway(gateways: GatewayUrls[], random: number): GatewayU
   return gateways.find(({ weight }) => (left -= weight) < 0) ?? gateways.at(-1);
 }
 
-/** Names a gateway, whichever of its transports is used. */
+/** The name of a gateway, whichever of its transports is used. */
 export function keyOf({ websocket, sockjs }: GatewayUrls): string {
   return (websocket ?? sockjs)!;
 }
 
 export class KnownRegions {
-  /** Of endpoints.json. */
+  /** URLs of endpoints.json. */
   urls: string[];
-  /** Those of them that the page named. */
+  /** The URLs that the page named. */
   readonly given: string[];
-  /** One of them. */
+  /** The URL of home. */
   home: string;
   #failed = new Map<string, number>(); // gateway's key → when
   #homeFailedAt = -Infinity;
   #faster: string | null = null; // the URL that was clearly faster than home the last time
   #times = 0; // in a row, in a fair comparison
 
-  /** `urls` of endpoints.json, home first; `known` is what `memory()` returned to an earlier page. */
+  /** `urls` of endpoints.json, home first; `known` is the result of an earlier page's `memory()`. */
   constructor(urls: string[], known: Memory | null = null) {
     this.urls = [...new Set(urls)].slice(0, MOST_REGIONS);
     this.given = this.urls.slice();
@@ -125,8 +125,8 @@ export class KnownRegions {
   }
 
   /**
-   * What later pages shall know, as JSON-like data: home, and the regions that there are by these answers. Null
-   * where no answer is of any use: whoever was offline has learned nothing, and must not forget.
+   * The memory for later pages, as JSON-like data: home, and the regions named in these answers. Null without a
+   * useful answer: a page that was offline has learned nothing, and must not forget.
    */
   memory(answers: RegionAnswer[]): Memory | null {
     if (!answers.some(isHealthy)) return null;
@@ -134,7 +134,7 @@ export class KnownRegions {
     return { home: this.home, urls: [...new Set(urls)] };
   }
 
-  /** Take note of an answer's alternates; returns the URLs that weren't known. */
+  /** Note an answer's alternates; returns the unknown URLs. */
   learn({ alternates }: Pick<Endpoints, "alternates">): string[] {
     return alternates.map(({ url }) => url).filter((url) => this.#add(url));
   }
@@ -145,7 +145,7 @@ export class KnownRegions {
     return isNew;
   }
 
-  /** The gateway of a candidate failed or sent us away: others come first for a while. */
+  /** The gateway of a candidate failed or sent us away: others are tried first for a while. */
   failed({ url, gateway }: Pick<Candidate, "url" | "gateway">, now: number): void {
     if (url === this.home) this.#homeFailedAt = now;
     this.#failed.delete(keyOf(gateway));
@@ -167,8 +167,8 @@ export class KnownRegions {
   /**
    * The gateways to try, best first, as [{url, ms, region, gateway}…]; empty if there are none.
    *
-   * `answers` is [{url, ms, isLate, endpoints}…] with endpoints null where there was no usable answer. Of home two
-   * gateways come first, then one of each region by time; those that failed lately come last.
+   * `answers` is [{url, ms, isLate, endpoints}…] with endpoints null where there was no usable answer. First are
+   * two gateways of home, then one of each region by time; gateways that failed lately are last.
    */
   candidates(answers: RegionAnswer[], now: number, random: Random): Candidate[] {
     const ranked = this.#rank(answers.filter(isHealthy));
@@ -196,7 +196,7 @@ export class KnownRegions {
     if (!home || !fastest) return byTime;
     const clearly = fastest.ms < home.ms * CLEARLY.share && home.ms - fastest.ms > CLEARLY.ms;
     if (!clearly || fastest.url !== this.#faster) this.#times = 0;
-    // Who is asked later, once the page has been built, is not compared: it seems faster than it is.
+    // A region that is asked later, once the page has been built, is not compared: it seems faster than it is.
     if (clearly && !fastest.isLate) this.#times += 1;
     if (this.#times === CLEARLY.times) this.home = fastest.url;
     this.#faster = clearly && this.home !== fastest.url ? fastest.url : null;
@@ -204,15 +204,15 @@ export class KnownRegions {
     return [first, ...byTime.filter((answer) => answer !== first)];
   }
 
-  /** Whether these answers leave it open which region is home, so that another look is worth its time. */
+  /** True if these answers leave home undecided, so that another round is worth its time. */
   get undecided(): boolean {
     return this.#faster !== null;
   }
 
   /**
-   * How long to wait for further answers, in ms after the first healthy one that took `ms`: who needs more than
-   * twice as long is not the fastest, but one that was asked only when the first had named it gets its chance.
-   * Home gets more while `isHomeAwaited`, unless it has just failed us: a slow moment is no reason to leave it.
+   * The wait for further answers, in ms after the first healthy one that took `ms`. A region that needs more
+   * than twice as long is not the fastest, but a region that the first answer named gets its chance. Home gets
+   * more while `isHomeAwaited`, unless it has just failed us: a slow moment is no reason to leave it.
    */
   patience(ms: number, isHomeAwaited: boolean, now: number): number {
     if (isHomeAwaited && now - this.#homeFailedAt > AVOIDED_MS) return HOME_MS;

@@ -1,12 +1,12 @@
 /**
- * What pages have asked for and await an answer to: history, and marks on the messages of a mailbox. Pure.
+ * Requests of pages that await an answer: history, and marks on the messages of a mailbox. Pure.
  *
- * All of it may be said twice, and is, until it is answered: on the next connection, and when a gateway in a hurry
- * doesn't say what it left unread.
+ * All of them may be repeated, and are, until they are answered: on the next connection, and when a gateway in a
+ * hurry doesn't name the verbs that it left unread.
  *
- * The decision to question: `marked` isn't taken for the answer to a mark. It says that the mark is on its way, where it
- * may be lost without a word; the push that tells all of the user's devices is the answer, wherever its topic is
- * followed. Repeats of a push are swallowed on the way, so what was pushed before is remembered here.
+ * The decision to question: `marked` isn't taken for the answer to a mark. It means that the mark is on its way, where
+ * it may be lost silently. The answer is the push to all of the user's devices, wherever its topic is followed. Repeats
+ * of a push are swallowed on the way, so earlier pushes are remembered here.
  */
 
 import type { Mark } from "./api.ts";
@@ -17,20 +17,20 @@ import type { GatewayPush, Verb } from "./wire.ts";
 
 interface Request {
   verb: Verb;
-  /** Null until it has been said on this connection. */
+  /** Null until it has been sent on this connection. */
   ref: string | null;
-  /** When it is to be said again. */
+  /** Time of its repeat. */
   due: number;
-  /** How often the gateway has taken it, and no push came. */
+  /** How often the gateway has taken it, and no push arrived. */
   marked: number;
 }
 
-/** The `type` of what is pushed when a message was marked → the verb that does so. */
+/** The `type` of the push about a mark → its verb. */
 export const MARKS: Record<string, Mark["mark"]> = { acked: "ack", read: "read", dismissed: "dismiss" };
 
 const MOST = 256;
 const MOST_MARKS = 1024;
-const PUSH_MS = 2000; // a push comes within a second
+const PUSH_MS = 2000; // a push arrives within a second
 const MOST_SENDS = 3;
 
 const TOO_MANY = { type: "error", code: 111, reason: "too many requests wait for a connection", temporary: true };
@@ -38,13 +38,13 @@ const NO_PUSH = { type: "error", code: 100, reason: "the gateway took the mark, 
 
 export class Requests {
   #requests = new Map<string, Request>(); // by key
-  #marks = new Set<string>(); // that are known to be there, oldest first
+  #marks = new Set<string>(); // of marks that are known to be written, oldest first
   #refs = 0;
   #out: Output;
   #timers: Timers;
   #isServed;
 
-  /** `isServed` says whether pushes of a topic come. */
+  /** `isServed`: pushes of a topic arrive. */
   constructor(out: Output, timers: Timers, isServed: (topic: string) => boolean) {
     this.#out = out;
     this.#timers = timers;
@@ -61,7 +61,7 @@ export class Requests {
     if (ready) this.#say(request);
   }
 
-  /** Verbs can be sent: say what hasn't been said. */
+  /** Verbs can be sent: send those that wait. */
   connected(): void {
     for (const request of this.#requests.values()) if (request.ref === null) this.#say(request);
   }
@@ -70,7 +70,7 @@ export class Requests {
     for (const request of this.#requests.values()) Object.assign(request, { ref: null, due: Infinity, marked: 0 });
   }
 
-  /** Take what may be the answer to one of these, and say whether it was. */
+  /** Take a possible answer to one of these; returns true if it was. */
   reply(push: GatewayPush, now: number): boolean {
     if (push.ref === undefined || push.ref === null) return false;
     for (const [key, request] of this.#requests) {
@@ -85,7 +85,7 @@ export class Requests {
     return false;
   }
 
-  /** Something was pushed: if it is a mark, it is there, whoever awaits it. */
+  /** A push arrived: if it is a mark, the mark is written, whoever awaits it. */
   pushed(push: GatewayPush): void {
     const action = MARKS[push.type];
     if (typeof action !== "string") return;
@@ -98,7 +98,7 @@ export class Requests {
     for (const [key, { verb }] of this.#requests) if (markOf(verb) === mark) this.#answer(key, push);
   }
 
-  /** The gateway left verbs unread, and doesn't say which: whatever has no answer is to be said again at `at`. */
+  /** The gateway left verbs unread, and doesn't name them: all without an answer are repeated at `at`. */
   unread(at: number): void {
     for (const request of this.#requests.values()) if (request.ref !== null) request.due = Math.min(request.due, at);
     this.#await();
@@ -109,7 +109,7 @@ export class Requests {
     if (due < Infinity) this.#timers.soon("requests", due);
   }
 
-  /** Say again what is due; give up what no push ever came of. */
+  /** Repeat due verbs; give up those that no push ever answered. */
   #sayDue(now: number): void {
     for (const [key, request] of this.#requests) {
       if (request.due > now) continue;
@@ -119,7 +119,7 @@ export class Requests {
     this.#await();
   }
 
-  /** The clock was set by `ms`: what was due in a second is so still. */
+  /** The clock was set by `ms`: an event due in a second stays so. */
   shift(ms: number): void {
     for (const request of this.#requests.values()) request.due += ms;
   }

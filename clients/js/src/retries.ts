@@ -1,10 +1,10 @@
-/** Whether to come back after a loss, and when: as the gateway said, and never sooner than it allows. Pure. */
+/** Decides whether and when to reconnect: as the gateway asked, and never sooner than it allows. Pure. */
 
 import { BROKEN, ReconnectBackoff, askedWait, waitAfterLoss } from "./closing.ts";
 import type { Random } from "./regions.ts";
 import type { GatewayPush } from "./wire.ts";
 
-/** How an attempt or a connection ended. `floor` is the least wait in ms, if the region asked for one. */
+/** The end of an attempt or a connection. `floor` is the least wait in ms, if the region asked for one. */
 export interface Loss {
   code?: number;
   reason?: string;
@@ -17,7 +17,7 @@ export class Retries {
   #random: Random;
   #backoff = new ReconnectBackoff();
   #openedAt = 0; // 0 while no connection is open
-  #notBefore = 0; // when the gateway, or its region, lets us try again at the earliest
+  #notBefore = 0; // the earliest time for a new try that the gateway, or its region, allows
 
   constructor(random: Random) {
     this.#random = random;
@@ -32,12 +32,12 @@ export class Retries {
     this.notice = null;
   }
 
-  /** How long the connection has been open, in ms; 0 if it isn't. */
+  /** Age of the connection, in ms; 0 if it isn't open. */
   openFor(now: number): number {
     return this.#openedAt ? now - this.#openedAt : 0;
   }
 
-  /** What becomes of the attempt or the connection: `wait` in ms; null means never. */
+  /** The consequence for the attempt or the connection: `wait` in ms; null means never. */
   after({ code = BROKEN, reason = "", floor = 0 }: Loss, now: number, hasSaidToken: boolean) {
     const { notice } = this;
     const wait = waitAfterLoss({ code, notice, openFor: this.openFor(now), hasSaidToken }, this.#backoff, this.#random());
@@ -49,7 +49,7 @@ export class Retries {
     };
   }
 
-  /** When to try again if there is a reason not to wait any longer. */
+  /** The time of the next try if there is a reason not to wait any longer. */
   soonest(now: number): number {
     return Math.max(this.#notBefore, now + this.#random() * this.#backoff.base);
   }

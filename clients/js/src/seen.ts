@@ -1,8 +1,8 @@
 /**
- * Which messages a subscription has had, so that none is handed over twice. Pure, and bounded by number and time.
+ * The messages that a subscription has had, so that none is passed on twice. Pure, and bounded by number and time.
  *
  * Time is that of the routers' clock inside the ids, not this device's: after a night's sleep the first
- * messages replayed are as old as the last ones seen, and must still be known as repeats.
+ * replayed messages are as old as the last ones seen, and must still be known as repeats.
  */
 
 /** At most what a gateway replays at once (docs/protocol.md, "Coming back"). */
@@ -14,7 +14,7 @@ export function identityOf(id: string): string {
   return String(id).slice(14);
 }
 
-/** The same as receipts and `newsfabric trace` have it: nineteen hex digits, "" for what is no id. */
+/** The same as in receipts and `newsfabric trace`: nineteen hex digits, "" for a malformed id. */
 export function identityText(id: string): string {
   // RFC 9562 section 5.7: 12 bits after the version, 62 after the variant.
   const [, high, variant, low] = /^\w{8}-\w{4}-7(\w{3})-([89ab])(\w{3}-\w{12})$/.exec(id) ?? [];
@@ -23,14 +23,14 @@ export function identityText(id: string): string {
   return first.toString(16).padStart(4, "0") + low.replace("-", "");
 }
 
-/** When the message with this id was routed, ms since the epoch; 0 if the id says nothing. */
+/** Routing time of the message with this id, ms since the epoch; 0 if the id has none. */
 export function routedAt(id: string): number {
   const hex = String(id).slice(0, 13).replace("-", "");
   return /^[0-9a-f]{12}$/i.test(hex) ? parseInt(hex, 16) : 0;
 }
 
 export class SeenMessages {
-  #at = new Map<string, number>(); // identity → when it was routed, first seen first
+  #at = new Map<string, number>(); // identity → routing time, first seen first
   #newest = 0;
   #most: number;
   #keptMs: number;

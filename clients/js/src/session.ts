@@ -1,13 +1,13 @@
 /**
- * One reader's connection: which gateway to try, when to give one up, when to come back.
+ * One reader's connection: chooses the gateway to try, gives it up, reconnects.
  *
  * It owns no socket, no clock, no timer and no randomness: callers pass `now` (ms since the epoch), call
- * `wake()` when `due()` has come, and carry out the effects that it emits. What is said on a connection is
- * in conversation.ts.
+ * `wake()` at the time of `due()`, and carry out the effects that it emits. The messages on a connection
+ * are in conversation.ts.
  *
- * What a reader of this would question: there is no table of subscriptions beside the one of topics. A tab that
- * comes late to a topic which another follows has it subscribed anew as it wants, and then once more from where
- * it was. The gateway obeys verbs one after the other, so replies say which messages are the newcomer's alone.
+ * The decision to question: there is no table of subscriptions beside the one of topics. For a tab that joins late a
+ * topic which another follows, the topic is subscribed anew with its start, and then once more from the common
+ * position. The gateway obeys verbs one after the other, so replies show which messages are the newcomer's alone.
  */
 
 import type { State } from "./api.ts";
@@ -55,7 +55,7 @@ export class Session {
   state: State["state"] = "idle";
   details: Details = {};
   #emit;
-  #endsLogin = false; // whether a token had been said when the gateway said goodbye
+  #endsLogin = false; // true if a token had been sent when the gateway said goodbye
   #timers = new Timers();
   #retries: Retries;
   #finder: Finder;
@@ -81,12 +81,12 @@ export class Session {
     timers.when({ retry: () => this.#find("retry"), closing: (now) => this.#giveUp("", now) });
   }
 
-  /** When to call `wake()`: at the latest; null while there is nothing to wait for. */
+  /** Time of the next `wake()`, at the latest; null while nothing waits. */
   due(): number | null {
     return this.#timers.next();
   }
 
-  /** Do what is due. Also right after the device has woken up: it may have slept through anything. */
+  /** Do due work. Also right after the device has woken up: any timer may have been missed. */
   wake(now: number): void {
     const { setBack, hasSlept } = this.#timers.tick(now);
     if (setBack) for (const part of [this.#conversation, this.#liveness, this.#retries, this.#dialler]) part.shift(setBack);
@@ -94,12 +94,12 @@ export class Session {
     this.#timers.run(now);
   }
 
-  /** A turn of the event loop is over: what it brought about is said. Callers do so after each. */
+  /** A turn of the event loop is over: send its output. Callers do so after each event. */
   turned(now: number): void {
     if (this.state === "open") this.#conversation.turned(now);
   }
 
-  /** The page is seen, the network is back or the device is awake: don't wait, and don't trust the socket. */
+  /** The page is visible, the network is back or the device is awake: don't wait, and don't trust the socket. */
   recheck(now: number): void {
     if (this.state === "open" && !this.#timers.has("closing")) this.#liveness.ping(now);
     if (this.state === "waiting") this.#timers.soon("retry", this.#retries.soonest(now));
@@ -121,7 +121,7 @@ export class Session {
     this.#finder.start();
   }
 
-  /** What the regions answered. A gateway that has said goodbye is obeyed, whether home is back or not. */
+  /** The regions' answers. A gateway that has said goodbye is obeyed, whether home is back or not. */
   discovered(answers: RegionAnswer[], now: number): void {
     if (!this.#timers.has("closing")) this.#finder.discovered(answers, this.state, now);
   }
@@ -145,12 +145,12 @@ export class Session {
     this.#conversation.connected(now);
   }
 
-  /** Anything at all has come in. */
+  /** Any data has arrived. */
   heard(now: number): void {
     this.#liveness.heard(now);
   }
 
-  /** A push has come in, as an object. */
+  /** A push has arrived, as an object. */
   push(push: GatewayPush, now: number): void {
     this.#dialler.hasSpoken = true;
     if (push.type !== "disconnect") return this.#conversation.push(push, now);
@@ -165,7 +165,7 @@ export class Session {
     else if (this.state === "open") this.#lost(how, now);
   }
 
-  /** Whether the gateway answers over HTTP. */
+  /** True if the gateway answers over HTTP. */
   probed(isAlive: boolean, now: number): void {
     if (this.state === "connecting") this.#dialler.probed(isAlive, now);
   }
@@ -201,7 +201,7 @@ export class Session {
     this.#conversation.disconnected();
   }
 
-  /** A tab says something. */
+  /** A note from a tab. */
   note(note: ToConnection, now: number): void {
     if (note.t === "look") return this.#liveness.looked(now);
     this.#conversation.note(note, now);

@@ -1,7 +1,8 @@
 /**
- * One tab's subscriptions and questions: what they want, what they have had, and what to tell the page. Pure.
+ * One tab's subscriptions and questions: their interests, the messages that they have had, and the page's events. Pure.
  *
- * Any handler of the page's may end any subscription, and all of them: whether one still lives is looked up before each call.
+ * Any handler of the page's may end any subscription, and all of them: before each call, the subscription is looked up
+ * again.
  */
 
 import { FabricError } from "./api.ts";
@@ -22,7 +23,7 @@ interface FollowedTopic {
   handlers: Omit<SubscribeOptions<any>, "since" | "rewind">;
   seen: SeenMessages;
   position: string | null;
-  /** Since the topic was subscribed, what came of it, and where it was before; null once all of that has come. */
+  /** The messages since the topic was subscribed, and its former position; null once all replayed ones have arrived. */
   batch: { since: string | null; messages: Message[] } | null;
 }
 
@@ -38,19 +39,19 @@ interface SubscriberOptions {
   token?: Token | null;
   /** Takes notes for the connection. */
   say: (note: ToConnection) => void;
-  /** Takes what the page may hear. */
+  /** Takes the page's events. */
   notify: <Event extends keyof Events>(event: Event, value: Events[Event]) => void;
 }
 
 export class Subscriber {
   readonly id: string;
   token: Token | null;
-  /** Since this tab came, for all its subscriptions. */
+  /** Since this tab was opened, for all its subscriptions. */
   readonly counts = { messages: 0, repeats: 0, gaps: 0 };
   #followed = new Map<string, FollowedTopic>(); // by key
   #asked = new Map<string, PendingVerb>(); // by key
   #leaving = new Map<string, { left: Promise<void>; resolve: () => void }>(); // by key
-  #login: string | null = null; // the token with which the browser is logged in, whichever tab has brought it
+  #login: string | null = null; // the token with which the browser is logged in, from any tab
   #isClosed = false;
   #made = 0;
   #say;
@@ -63,12 +64,12 @@ export class Subscriber {
     this.#notify = notify;
   }
 
-  /** Everything this tab wants and asks, for a connection that doesn't know it. Verbs may be repeated. */
+  /** All interests and questions of this tab, for a connection that doesn't know it. Verbs may be repeated. */
   hello(): void {
-    // It never hears of what was left.
+    // The connection then never learns of ended ones.
     this.#hasLeft(this.#leaving.keys());
     const interests = [...this.#followed.values()].map(({ interest, position }) =>
-      // What was served goes on where it was; `rewind` is for beginnings.
+      // Served topics continue from their positions; `rewind` is for beginnings.
       position === null ? interest : { ...interest, rewind: null, position },
     );
     this.#say({ t: "hello", interests, token: this.token !== null, login: this.#login });
@@ -86,7 +87,7 @@ export class Subscriber {
     return {
       topic,
       get position() {
-        // What the page hasn't been handed yet it must ask for again.
+        // Messages that the page hasn't got yet must be asked for again.
         return followed.batch ? followed.batch.since : followed.position;
       },
       unsubscribe: () => this.#leave(key),
@@ -124,7 +125,7 @@ export class Subscriber {
     return `${this.id}/${this.#made}`;
   }
 
-  /** Be nobody, in all tabs. */
+  /** Log out, in all tabs. */
   logOut(): void {
     this.token = this.#login = null;
     this.#say({ t: "logout" });
@@ -140,7 +141,7 @@ export class Subscriber {
     return typeof this.token === "function" ? this.token() : this.token;
   }
 
-  /** Nothing more will come. */
+  /** No more messages arrive. */
   close(): void {
     this.#isClosed = true;
     this.#say({ t: "bye", tab: this.id });
@@ -150,7 +151,7 @@ export class Subscriber {
     this.#followed.clear();
   }
 
-  /** The connection says something. */
+  /** A note from the connection. */
   note(note: ToTabs): void {
     if (!this.#isClosed) dispatch(this.#notes, note);
   }
@@ -160,7 +161,7 @@ export class Subscriber {
     login: ({ user, expires_at: expiresAt }) => this.#notify("login", { user, expiresAt }),
     logout: ({ user, reason, code }) => {
       this.#login = null;
-      // A token that ran out may be followed by another, of the function that made it; and a page may just log in anew.
+      // After a token has expired, its function may make another; and a page may just log in anew.
       const isLoggingIn = [...this.#asked.values()].some(({ verb }) => isLogin(verb));
       if (code !== TOKEN_EXPIRED && !isLoggingIn) this.token = null;
       this.#notify("logout", { user, reason, code });
@@ -200,7 +201,7 @@ export class Subscriber {
     if (!this.#isClosed) this.#say({ t: "token", token, question });
   }
 
-  /** The subscriptions that something is for, as they are before any of them is called. */
+  /** The addressed subscriptions, as they are before any of them is called. */
   #of(topic: string, keys: string[] | null): FollowedTopic[] {
     const all = [...this.#followed.values()].filter(({ interest }) => interest.topic === topic);
     return keys ? all.filter(({ interest }) => keys.includes(interest.key)) : all;
@@ -231,7 +232,7 @@ export class Subscriber {
     else this.#call(followed, handlers.onMessages, [message]);
   }
 
-  /** Keep what is replayed until all of it has come: then the gateway answers what is asked after it. */
+  /** Keep replayed messages until all have arrived: the gateway answers later requests after them. */
   async #gather(followed: FollowedTopic, since: string | null): Promise<void> {
     followed.batch = { since, messages: [] };
     // Where that is refused for the moment, live messages may be in the batch, too.
@@ -260,7 +261,7 @@ export class Subscriber {
   }
 }
 
-/** Call a function of the page's, if there is one; its faults are its own, and for the browser to report. */
+/** Call a function of the page's, if there is one; its exceptions are reported by the browser. */
 export function call<Value>(handler: ((value: Value) => void) | undefined, value: Value): void {
   try {
     handler?.(value);

@@ -1,11 +1,11 @@
 /**
- * One connection for all tabs of an origin: the tab that holds a Web Lock has it, the others speak with it over a
- * BroadcastChannel. Without these, or when told so, each tab has its own.
+ * One connection for all tabs of an origin: the tab that holds a Web Lock has it, the others use it over a
+ * BroadcastChannel. Without these APIs, or if the page wants so, each tab has its own.
  *
  * Locks outlive no tab, so a crash hands the connection on as surely as a goodbye: the next tab in the queue gets the
- * lock, connects, and all tabs tell it where they are. Each tab also holds a lock of its own name, for the leader
- * to notice that it is gone. A leader that the browser has frozen holds its lock but says nothing: a tab that
- * is seen and gets no answer steals it.
+ * lock, connects, and all tabs send it their state. Each tab also holds a lock of its own name, by which the leader
+ * notices its end. A leader that the browser has frozen holds its lock but sends nothing: a visible tab without an
+ * answer steals it.
  */
 
 import type { State } from "./api.ts";
@@ -19,9 +19,9 @@ const LOOK_MS = 5000;
 const ANSWER_MS = 2000;
 
 interface TabsOptions {
-  /** Of the lock and the channel. */
+  /** Name of the lock and the channel. */
   name: string;
-  /** This tab's. */
+  /** Name of this tab. */
   subscriber: Subscriber;
   /** Makes a connection that says `tell(note)`. */
   open: (notify: (note: ToTabs) => void) => SharedConnection;
@@ -35,7 +35,7 @@ export class Tabs {
   #connection: SharedConnection | null = null;
   #channel: BroadcastChannel | null = null;
   #leaving = new AbortController(); // of our requests for locks
-  #others = new Set<string>(); // tabs that we, leading, have heard of
+  #others = new Set<string>(); // tabs that this leader knows
   #looking = 0;
   #isAnswered = true;
   #callOff = () => {}; // the verdict on a leader that doesn't answer
@@ -59,7 +59,7 @@ export class Tabs {
     return this.#connection ? "leader" : "follower";
   }
 
-  /** A note of our subscriber for the connection, wherever that is. What nobody hears now is said again in `hello`. */
+  /** A note of our subscriber for the connection, wherever that is. Notes without a receiver now are repeated in `hello`. */
   say(note: ToConnection): void {
     if (this.#connection) this.#connection.note(note);
     else this.#post("leader", note);
@@ -74,7 +74,7 @@ export class Tabs {
       this.#arrive();
       return new Promise((resolve) => signal.addEventListener("abort", resolve));
     });
-    // Sandboxed frames have locks that can't be had.
+    // Sandboxed frames can't get locks.
     own.catch(() => {
       if (signal.aborted) return;
       this.#isShared = false;
@@ -83,7 +83,7 @@ export class Tabs {
     return undefined;
   }
 
-  /** Only now that we hold the lock of our own name may the leader hear of us: it asks for it to see whether we live. */
+  /** The leader may learn of this tab only now that it holds the lock of its own name: the leader asks for that lock to see whether the tab lives. */
   #arrive(): void {
     this.#channel = new BroadcastChannel(this.#options.name);
     this.#channel.onmessage = ({ data }) => this.#heard(data);
@@ -103,7 +103,7 @@ export class Tabs {
     this.#channel = null;
   }
 
-  /** The page is seen or hidden. */
+  /** The page is visible or hidden. */
   hide(isHidden: boolean): void {
     this.#connection?.hide(isHidden);
     clearInterval(this.#looking);
@@ -139,7 +139,7 @@ export class Tabs {
     this.#options.subscriber.hello();
   }
 
-  /** Our lock is gone; if we haven't left, another tab took us for dead. */
+  /** Our lock is gone; if this tab hasn't left, another tab took it for dead. */
   #lostLead(): void {
     if (this.#channel === null || !this.#connection) return;
     this.#resign();
@@ -164,7 +164,7 @@ export class Tabs {
     if (note.t === "look") this.#post("tabs", { t: "here" });
     if (!this.#others.has(from) && note.t !== "bye") {
       this.#others.add(from);
-      // Granted when that tab is gone, however it went.
+      // Granted when that tab is gone, for any reason.
       holdLock(`${this.#options.name} ${from}`, { signal: this.#leaving.signal }, () => {
         this.#others.delete(from);
         connection.note({ t: "bye", tab: from });
@@ -185,7 +185,7 @@ export class Tabs {
   }
 }
 
-/** Whether the page is hidden; a reader without a page never is. */
+/** True if the page is hidden; a reader without a page never is. */
 export function isHidden(): boolean {
   return globalThis.document?.hidden ?? false;
 }

@@ -1,15 +1,15 @@
 /**
- * What is due when, by name, on a clock that is told to it. Pure: whoever has it calls `pass()` when `next()` has come.
+ * Due times by name, on a clock that callers pass in. Pure: the owner calls `pass()` at the time of `next()`.
  */
 
 import { PUT_OFF_MS, TURN_MS, isPutOff } from "./verdicts.ts";
 
-const ASLEEP_MS = 45_000; // callers come each 30 s
+const ASLEEP_MS = 45_000; // callers call at least every 30 s
 
-/** All that a session waits for. */
+/** All events that a session waits for. */
 export type Due = "retry" | "dial" | "quiet" | "pong" | "closing" | "token" | "refresh" | "home" | "again" | "requests" | "say";
 
-/** Those after which somebody is taken for dead: not before what he said has been read. */
+/** Verdicts, after which a peer is taken for dead: not before its received data has been read. */
 const VERDICTS: Due[] = ["dial", "pong", "token", "requests"];
 
 export class Timers {
@@ -19,12 +19,12 @@ export class Timers {
   #isHidden = false;
   #now = 0;
 
-  /** What to do when something is due. */
+  /** The actions of due events. */
   when(handlers: Partial<Record<Due, (now: number) => void>>): void {
     Object.assign(this.#handlers, handlers);
   }
 
-  /** Whether the page is hidden: then timers are always late. What was late before doesn't count for that. */
+  /** True if the page is hidden: then timers are always late. Earlier lateness doesn't count for that. */
   hide(isHidden: boolean): void {
     this.#isHidden = isHidden;
     for (const what of this.#putOff.keys()) this.#putOff.set(what, 0);
@@ -35,7 +35,7 @@ export class Timers {
     this.#putOff.delete(what);
   }
 
-  /** At `at`, unless it is due sooner. */
+  /** Set it for `at`, unless it is due sooner. */
   soon(what: Due, at: number): void {
     this.set(what, Math.min(at, this.#due.get(what) ?? Infinity));
   }
@@ -54,22 +54,22 @@ export class Timers {
     this.#putOff.clear();
   }
 
-  /** When the first thing is due; null while there is nothing to wait for. */
+  /** The time of the first due event; null while nothing waits. */
   next(): number | null {
     return this.#due.size ? Math.min(...this.#due.values()) : null;
   }
 
-  /** It is `now`, nothing is done yet: by how much the clock was set back, and whether the device has slept since the last time. */
+  /** It is `now`, nothing is done yet: returns by how much the clock was set back, and whether the device has slept since the last time. */
   tick(now: number): { setBack: number; hasSlept: boolean } {
     const passed = this.#now ? now - this.#now : 0;
     this.#now = now;
     const setBack = Math.min(0, passed);
-    // What was due in a second is so still.
+    // An event due in a second stays so.
     for (const [what, at] of this.#due) this.#due.set(what, at + setBack);
     return { setBack, hasSlept: passed > ASLEEP_MS };
   }
 
-  /** Do what is due, but for verdicts that must wait. */
+  /** Run due events, except verdicts that must wait. */
   run(now: number): void {
     for (const [what, at] of [...this.#due]) {
       if (at > now || this.#due.get(what) !== at || this.#mustWait(what, now)) continue;

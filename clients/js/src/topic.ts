@@ -21,12 +21,12 @@ const ALREADY = 105;
 const EXPIRED = 109;
 const BAD_POSITION = 112;
 
-/** Why a verb was sent for a topic, until its reply comes. */
+/** The reason of a verb for a topic, until its reply arrives. */
 export interface SentVerb {
   what: "subscribe" | "catch up" | "make way" | "subscribe newcomer" | "go on" | "leave";
-  /** Whether what is subscribed begins at a position. */
+  /** True if the subscription begins at a position. */
   resumed?: boolean;
-  /** The newcomer's, or of the one who leaves. */
+  /** The newcomer's, or the leaving one's. */
   key?: string;
 }
 
@@ -36,9 +36,9 @@ export class Topic {
   readonly interests = new Map<string, Interest>(); // by key
   #first: Interest | null; // until it is served
   #newcomers = new Newcomers();
-  #serving: string[] | null = null; // whom alone messages are for, at the moment
+  #serving: string[] | null = null; // the only receiver of messages, at the moment
   #position: string | null;
-  #isExact = true; // no message has come since this position
+  #isExact = true; // no message has arrived since this position
   #error: ErrorFields | null = null; // the last one
   #ask;
   #notify;
@@ -56,14 +56,14 @@ export class Topic {
   /** Serve one more interest. */
   join(interest: Interest): void {
     this.interests.set(interest.key, interest);
-    // Just where the topic is: whoever was told of everything has the position of the last message.
+    // Exactly at the topic's position: a subscription that got all messages has the position of the last one.
     if (interest.position !== null && interest.position === this.#position && this.#isExact) return;
     this.#newcomers.add(interest);
     this.#catchUp();
     if (this.phase === "refused" && this.#error) this.#notify({ t: "refused", topic: this.name, keys: [interest.key], error: this.#error });
   }
 
-  /** A tab says again what it wants. As long as that isn't served it counts: a leader may read notes late that were for another. */
+  /** A tab repeats its interest, which counts until it is served: a leader may read notes late that were for another. */
   renew(interest: Interest): void {
     const { key, position } = interest;
     if (position === this.interests.get(key)?.position) return;
@@ -87,18 +87,18 @@ export class Topic {
     this.#newcomers.restart(this.interests);
   }
 
-  /** Ask for it: what has a position comes back, or asked for `since`; anything else begins as the first one wished. */
+  /** Subscribe: an interest with a position resumes, or asks for `since`; all others begin with the first one's start. */
   subscribe(): void {
     this.phase = "asked";
     this.#serving = null;
-    // Of what a newcomer needs, the gateway may have left anything unread.
+    // The gateway may have left any of a newcomer's verbs unread.
     this.#newcomers.restart(this.interests);
     const position = this.#position;
     const resumed = position !== null;
     this.#ask(subscribing(this.name, resumed ? { position } : { rewind: this.#first?.rewind }), { what: "subscribe", resumed });
   }
 
-  /** What was asked may have been refused for the moment, or left unread. */
+  /** The last verb may have been refused for the moment, or left unread. */
   again(): void {
     if (this.phase === "again" || this.phase === "asked") return this.subscribe();
     if (this.phase !== "live") return;
@@ -106,7 +106,7 @@ export class Topic {
     this.#catchUp();
   }
 
-  /** Something is pushed to those who follow it. */
+  /** A push for the topic's followers. */
   push(push: GatewayPush): void {
     // While a newcomer is served, positions are of its subscription, not of the one that stays.
     const position = this.phase === "live" ? push.position : null;
@@ -114,7 +114,7 @@ export class Topic {
     this.#notify({ t: "push", push: { ...push, position }, keys: this.#serving ?? this.#served() });
   }
 
-  /** The gateway's reply to what was asked. */
+  /** The gateway's reply to the last verb. */
   reply(push: GatewayPush, asked: SentVerb): void {
     if (push.type === "unsubscribed") this.#serving = asked.what === "make way" ? [asked.key!] : null;
     else if (push.type === "subscribed") this.#subscribed(push.recovered, push.position, asked);
@@ -127,13 +127,13 @@ export class Topic {
     if (typeof position === "string") this.#position = position;
   }
 
-  /** Whom messages are for. By name: whoever wants the topic while this is on its way to a tab must not take it for his. */
+  /** The receivers of messages. By name: a subscription that joins while this is on its way to a tab must not take it for its own. */
   #served(): string[] {
     const waiting = this.#newcomers.keys;
     return [...this.interests.keys()].filter((key) => !waiting.includes(key));
   }
 
-  /** Before a newcomer is served: let what the topic may still be catching up with come, so that it is where it seems. */
+  /** Before a newcomer is served: let the topic finish catching up, so that its position is final. */
   #catchUp(): void {
     if (this.phase === "live" && this.#newcomers.await()) this.#ask({ action: "ping" }, { what: "catch up" });
   }
@@ -180,13 +180,13 @@ export class Topic {
     return this.#notify({ t: "refused", topic: this.name, keys: [...this.interests.keys()], error });
   }
 
-  /** We have it, but not from where we were: the gateway left unread that a newcomer leaves it. */
+  /** It is subscribed, but not from the former position: the gateway left the newcomer's unsubscribe unread. */
   #subscribeAnew(): void {
     this.#ask({ action: "unsubscribe", topic: this.name }, { what: "go on" });
     this.subscribe();
   }
 
-  /** Where we were is nothing that this fabric can have said: begin anew, and say that something may be missing. */
+  /** No position of this fabric: begin anew, and report that messages may be missing. */
   #withoutPosition({ what, key }: SentVerb): void {
     this.#tellSubscribed({ keys: key ? [key] : this.#served(), recovered: false, resumed: true, position: null, isNews: true });
     if (what === "subscribe newcomer") return;

@@ -1,4 +1,4 @@
-/** The topics of one connection by name, and whose reply each reply of the gateway is. Pure. */
+/** The topics of one connection by name, and the topic of each reply of the gateway. Pure. */
 
 import type { Output, Interest } from "./notes.ts";
 import type { VerbOutbox } from "./outbox.ts";
@@ -44,7 +44,7 @@ export class Topics {
     return this.#left(key);
   }
 
-  /** Everything that a tab follows: it is gone. */
+  /** A tab is gone: end its subscriptions. */
   leaveAll(tab: string): void {
     const keys = [...this.#topics.values()].flatMap(({ interests }) => [...interests.keys()]);
     for (const key of keys.filter((one) => one.startsWith(`${tab}/`))) this.leave(key);
@@ -68,19 +68,19 @@ export class Topics {
     this.#out.notify({ t: "left", keys: [key] });
   }
 
-  /** There is nothing more to hear of what was asked. */
+  /** The last verb has no further answer. */
   #forget(ref: string): void {
     const { what, key } = this.#asked.get(ref)?.asked ?? {};
     this.#asked.delete(ref);
     if (what === "leave") this.#left(key!);
   }
 
-  /** What waits to be said of a topic's subscription isn't said any more. */
+  /** Drop waiting verbs for a topic's subscription. */
   #withdraw(name: string): void {
     for (const ref of this.#outbox.withdraw(name)) this.#forget(ref);
   }
 
-  /** Try again what was refused for the moment, or never answered: a gateway in a hurry doesn't say to whom. */
+  /** Repeat verbs that were refused for the moment, or never answered: a gateway in a hurry doesn't name them. */
   again(): void {
     for (const topic of this.#topics.values()) {
       if (topic.phase === "asked") this.#withdraw(topic.name);
@@ -95,13 +95,13 @@ export class Topics {
     for (const topic of this.#topics.values()) if (topic.phase === phase) topic.subscribe();
   }
 
-  /** Whether everything that is pushed to topic `name` comes, now or when it is caught up with. */
+  /** True if all pushes of topic `name` arrive, now or after it has caught up. */
   isServed(name: string): boolean {
     const phase = this.#topics.get(name)?.phase;
     return phase === "live" || phase === "asked";
   }
 
-  /** Take a push that is about a topic of ours, and say whether it was. */
+  /** Take a push that is about a topic of ours; returns true if it was. */
   push(push: GatewayPush): boolean {
     if (push.ref !== undefined && push.ref !== null) return this.#reply(push);
     if (!PUSHES.includes(push.type)) return false;
@@ -121,7 +121,7 @@ export class Topics {
     return true;
   }
 
-  /** Whether nobody follows a topic, and nothing more was asked about it. */
+  /** True if a topic has no followers and no open verbs. */
   #isLeft(name: string): boolean {
     return !this.#topics.has(name) && ![...this.#asked.values()].some(({ topic }) => topic.name === name);
   }

@@ -1,7 +1,8 @@
 /**
- * Sockets of a browser behind one face: WebSocket, or sockjs-client, which is loaded when it is needed.
+ * One interface for the sockets of a browser: WebSocket, or sockjs-client, which is loaded on demand.
  *
- * What opens one returns a `Socket` and calls the functions of `SocketEvents`; after `close()` it calls nothing any more.
+ * A function that opens one returns a `Socket` and calls the functions of `SocketEvents`; after `close()` it calls none
+ * of them any more.
  */
 
 import type { ConnectOptions } from "./api.ts";
@@ -11,7 +12,7 @@ import { within } from "./verdicts.ts";
 
 export interface SocketEvents {
   opened(transport: string): void;
-  /** Anything at all has come in. */
+  /** Any data has arrived. */
   heard(): void;
   text(text: string): void;
   closed(how: { code?: number; reason?: string }): void;
@@ -22,7 +23,7 @@ export interface Socket {
   close(): void;
 }
 
-/** What WebSocket and sockjs-client have in common, and what only the latter has. */
+/** The common interface of WebSocket and sockjs-client, and the latter's additions. */
 interface AnySocket extends Socket {
   onopen: (() => void) | null;
   onmessage: ((event: { data: string }) => void) | null;
@@ -82,7 +83,7 @@ function listen(socket: AnySocket, on: SocketEvents, transport: () => string): S
   };
 }
 
-/** Whether the gateway's SockJS answers over HTTP within `ms`. */
+/** True if the gateway's SockJS answers over HTTP within `ms`. */
 export async function probe({ sockjs }: GatewayUrls, ms: number): Promise<boolean> {
   try {
     const url = `${sockjs}/info`;
@@ -92,7 +93,7 @@ export async function probe({ sockjs }: GatewayUrls, ms: number): Promise<boolea
   }
 }
 
-/** The constructor of sockjs-client: the page's own if it has one, else by a script from `url` or the gateway. */
+/** The constructor of sockjs-client: the page's own if it has one, else loaded from `url` or the gateway. */
 export async function loadSockJS(url: ConnectOptions["sockjs"], gateway: string): Promise<SockJS> {
   const page = globalThis as unknown as { SockJS: SockJS };
   if (typeof url === "function") return (await url()) as SockJS;

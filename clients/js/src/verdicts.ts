@@ -1,26 +1,26 @@
 /**
- * When somebody may be taken for dead because nothing came of him.
+ * The time at which a silent peer may be taken for dead.
  *
- * While a page's thread is blocked, by a script of its own or because the device has other things to do, nothing is read,
- * and afterwards a timer may come before what was said meanwhile. So nobody is judged by the first timer, but by one that
- * is set shortly before; and a verdict that comes late is put off for a second. What waits unread is read in that time.
+ * While a page's thread is blocked, by a script of its own or because the device is busy, nothing is read, and
+ * afterwards a timer may run before data that arrived meanwhile. So no verdict follows from the first timer, but from
+ * one that is set shortly before; and a late verdict is put off for a second. Unread data is read in that time.
  */
 
-/** So long before a verdict its timer is set once more, in ms: a turn of the event loop. */
+/** Time before a verdict at which its timer is set once more, in ms: a turn of the event loop. */
 export const TURN_MS = 50;
-/** For so long a late verdict is put off, in ms. */
+/** Delay of a late verdict, in ms. */
 export const PUT_OFF_MS = 1000;
-// In a page that is seen, timers come some ms late.
+// In a visible page, timers are some ms late.
 const LATE_MS = 100;
 // Scripts may block the thread several times in a row. Timers of hidden pages are always late.
 const MOST = { seen: 3, hidden: 1 };
 
-/** Whether a verdict that is `late` by some ms must wait, after it had to do so `times` times. */
+/** True if a verdict that is `late` by some ms must wait, after `times` delays. */
 export function isPutOff(late: number, times: number, isHidden: boolean): boolean {
   return late > LATE_MS && times < (isHidden ? MOST.hidden : MOST.seen);
 }
 
-/** Call `judge` in `ms`, or later if that is late. Returns what calls it off. */
+/** Call `judge` in `ms`, or later if that is late. Returns a function that cancels it. */
 export function judgeAfter(ms: number, judge: () => void): () => void {
   let timer = 0;
   let times = 0;
@@ -36,7 +36,7 @@ export function judgeAfter(ms: number, judge: () => void): () => void {
   return () => clearTimeout(timer);
 }
 
-/** What `ask` finds; its signal says to give up after `ms`. */
+/** The result of `ask`; its signal tells it to give up after `ms`. */
 export async function within<Found>(ms: number, ask: (signal: AbortSignal) => Promise<Found>): Promise<Found> {
   const patience = new AbortController();
   const callOff = judgeAfter(ms, () => patience.abort());

@@ -1,6 +1,6 @@
-/** What goes over the wire between a page and its gateway: docs/protocol.md. */
+/** The messages between a page and its gateway: docs/protocol.md. */
 
-/** What a page asks of its gateway. */
+/** A page's verbs for its gateway. */
 export interface Verb {
   action: string;
   topic?: string;
@@ -11,17 +11,17 @@ export interface Verb {
   id?: string;
   limit?: number;
   before?: string;
-  /** Of a ping: the answer is to tell what this connection may say. */
+  /** For a ping: the answer has the limits of this connection. */
   limits?: true;
 }
 
-/** What a gateway sends: anything, with a `type`. */
+/** A gateway's messages: any object with a `type`. */
 export interface GatewayPush {
   type: string;
   [field: string]: any;
 }
 
-/** What a push of type "error" says. */
+/** The fields of a push of type "error". */
 export interface ErrorFields {
   code: number;
   reason?: string;
@@ -29,10 +29,10 @@ export interface ErrorFields {
   topic?: string;
 }
 
-/** A push that refuses something, or one of ours that looks like it. */
+/** A push that refuses a verb, or one made here that looks like it. */
 export type ErrorPush = GatewayPush & ErrorFields;
 
-/** Whether the gateway refuses something with this push. */
+/** True if the gateway refuses a verb with this push. */
 export function isError(push: GatewayPush): push is ErrorPush {
   return push.type === "error";
 }
@@ -47,7 +47,7 @@ export function parsePush(text: string): GatewayPush | null {
   }
 }
 
-/** `what` as a line of a log: neither tokens nor bodies. */
+/** `what` as a line of a log: without tokens and bodies. */
 export function lineOf(way: string, what: Verb | GatewayPush): string {
   return `${way} ${JSON.stringify(what, (name, value) => (["token", "body", "messages"].includes(name) ? "…" : value))}`;
 }

@@ -10,19 +10,19 @@ use PhpAmqpLib\Connection\AMQPStreamConnection;
 use PhpAmqpLib\Exception\AMQPNoDataException;
 
 /**
- * A connection that waits for nothing for ever.
+ * A connection with a limit for each wait.
  *
- * php-amqplib itself has no limit for the answer to a request over TLS, nor for the rest of a message that
- * has begun to arrive; and what is there of a frame that has begun to arrive it throws away.
+ * php-amqplib has no limit for the answer to a request over TLS, nor for the rest of a message that has
+ * begun to arrive; and it throws away the received part of an unfinished frame.
  *
  * @internal
  */
 final class BrokerLink extends AMQPStreamConnection
 {
-    /** How long a broker may be silent while it owes something, in seconds. */
+    /** Seconds for which a broker may be silent while an answer is due. */
     public const TIMEOUT = 3.0;
 
-    /** @param float $within how long each step may take, in seconds */
+    /** @param float $within seconds for each step */
     public function __construct(private readonly float $within, mixed ...$arguments)
     {
         parent::__construct(...$arguments);
@@ -47,7 +47,7 @@ final class BrokerLink extends AMQPStreamConnection
         );
     }
 
-    /** Close at once, without AMQP's close: nobody may be there to answer it. */
+    /** Close at once, without AMQP's close: the peer may be gone. */
     public function drop(): void
     {
         $socket = $this->io->getSocket();
@@ -66,7 +66,7 @@ final class BrokerLink extends AMQPStreamConnection
         return parent::wait_frame($timeout ?: $this->within);
     }
 
-    /** Channels end with their connection: each would wait for its close to be answered. */
+    /** Channels end with their connection: otherwise each would wait for the answer to its close. */
     protected function closeChannels(): void
     {
     }

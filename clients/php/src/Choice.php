@@ -5,19 +5,19 @@ declare(strict_types=1);
 namespace Newsfabric;
 
 /**
- * Which broker a message goes by, and how long its answer is waited for. Pure: time is passed in, in seconds.
+ * Chooses the brokers of a message, and the time to wait for its answer. Pure: time is passed in, in seconds.
  *
- * newsfabric/publish/choice.py is the same in Python and says why. In short: a publisher stays with one broker of
- * the nearest region, chosen at random. One that is silent until another answers is doubted: it comes after others, and
- * gets a copy now and then, until it answers in time. Where answers take long the first pause grows.
+ * newsfabric/publish/choice.py is the same in Python and gives the reasons. In short: a publisher stays with one broker
+ * of the nearest region, chosen at random. A broker that is silent until another one answers is doubted: it is used
+ * after others, and gets a copy now and then, until it answers in time. Where answers are slow the first pause grows.
  *
  * @internal
  */
 final class Choice
 {
-    /** As long may the first pause become where answers are slow. */
+    /** The longest first pause, where answers are slow. */
     private const SLOW = 2.0;
-    /** Time between copies that go by a doubted broker. */
+    /** Time between copies to a doubted broker. */
     private const PROBE_EVERY = 2.0;
 
     private float $usual = 0.0;
@@ -25,14 +25,14 @@ final class Choice
     private array $region = [];
     /** @var int[] its place in the order of its region's brokers */
     private array $place = [];
-    /** @var array<int, float> when it last answered in time */
+    /** @var array<int, float> the time of its last answer in time */
     private array $inTime = [];
     /** @var array<int, true> */
     private array $doubted = [];
-    /** @var array<int, array{string, float}> the message of which a doubted one got a copy, and when */
+    /** @var array<int, array{string, float}> the message that a doubted one got a copy of, and the time */
     private array $probes = [];
 
-    /** @param int[] $regions how many brokers each has, nearest first; brokers are numbered in this order */
+    /** @param int[] $regions each region's number of brokers, nearest first; brokers are numbered in this order */
     public function __construct(array $regions, private readonly float $sendAgain)
     {
         foreach (array_values($regions) as $region => $count) {
@@ -43,13 +43,13 @@ final class Choice
         }
     }
 
-    /** How long the first pause is now: until then an answer is in time. */
+    /** The present length of the first pause: until then an answer is in time. */
     public function patience(): float
     {
         return max($this->sendAgain, min(4 * $this->usual, self::SLOW));
     }
 
-    /** All brokers in the order in which they are asked. @param array{int, float}[] $handed @return int[] */
+    /** All brokers in the order of use. @param array{int, float}[] $handed @return int[] */
     public function order(array $handed): array
     {
         $times = array_count_values(array_column($handed, 0));
@@ -64,7 +64,7 @@ final class Choice
         return $this->region[$broker];
     }
 
-    /** Doubted ones that are to get a copy of the new message $id, which was $handed to others. @return int[] */
+    /** The doubted brokers that get a copy of the new message $id, which was $handed to others. @return int[] */
     public function probed(string $id, array $handed, float $now): array
     {
         $due = array_filter(array_keys($this->doubted), fn (int $n) =>
@@ -75,7 +75,7 @@ final class Choice
         return $due;
     }
 
-    /** An answer to message $id came by $broker, whether one waits for it or not. */
+    /** Note an answer to message $id from $broker, awaited or not. */
     public function heard(int $broker, string $id, float $now): void
     {
         [$probe, $at] = $this->probes[$broker] ?? ['', 0.0];
@@ -84,7 +84,7 @@ final class Choice
         }
     }
 
-    /** The first answer to a message came by $broker. @param array{int, float}[] $handed to whom, and when */
+    /** Note the first answer to a message, from $broker. @param array{int, float}[] $handed brokers and times */
     public function answered(int $broker, array $handed, float $now): void
     {
         $first = array_search($broker, array_column($handed, 0), true);

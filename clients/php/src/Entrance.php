@@ -12,9 +12,9 @@ use PhpAmqpLib\Exception\AMQPProtocolException;
 use PhpAmqpLib\Message\AMQPMessage;
 
 /**
- * One broker as a publisher sees it: a connection to it, and the queue for receipts that come by it.
+ * One broker in the publisher's view: a connection to it, and the queue for receipts from it.
  *
- * It connects when it is needed. Nothing runs while the program does something else, so there are no
+ * It connects on demand. Nothing runs while the program does something else, so there are no
  * heartbeats: a broker that doesn't answer in time is left for another one.
  *
  * @internal
@@ -23,26 +23,26 @@ final class Entrance
 {
     private const FIRST_PAUSE = 0.2;
     private const LAST_PAUSE = 10.0;
-    /** How long a broker is believed that says it takes no messages: without heartbeats it may be gone. */
+    /** Seconds for which a broker's "blocked" counts: without heartbeats the broker may be gone. */
     private const BLOCKED_PAUSE = 60.0;
-    /** How long it may take over each step of connecting while there are others to ask, in seconds. */
+    /** Seconds for each step of connecting while there are other brokers to try. */
     private const CONNECT_WITHIN = 1.0;
 
-    /** Why there is no connection, null for nothing. */
+    /** The reason why there is no connection, null for none. */
     public ?string $trouble = null;
-    /** Whether waiting won't help: the broker turned us away when it was last asked. */
+    /** True if waiting won't help: the broker refused the last connection. */
     public bool $refused = false;
     private ?BrokerLink $connection = null;
     private ?AMQPChannel $channel = null;
     /** @var array<string, Sending> by their secret */
     private array $unconfirmed = [];
-    /** @var array<string, float> when each of them went out, oldest first */
+    /** @var array<string, float> the time of each one's sending, oldest first */
     private array $sentAt = [];
     private float $connectAt = 0.0;
     private float $pause = self::FIRST_PAUSE;
     private float $blockedUntil = 0.0;
     private readonly AMQPConnectionConfig $broker;
-    /** Properties that each message has here. Where user_id is what we log in as, a broker checks it. */
+    /** Properties of each message here. A user_id that equals the login is checked by the broker. */
     private readonly array $properties;
     /** The queue for receipts of this connection. The broker names it: a publisher's rights cover no other. */
     private string $replyTo = '';
@@ -51,7 +51,7 @@ final class Entrance
         public readonly int $number,
         string $url,
         string $appId,
-        /** How many messages may be unconfirmed: those of a broker that hangs are no burden. */
+        /** The most unconfirmed messages: those of a broker that hangs are no burden. */
         private readonly int $room,
         private readonly bool $alone,
         private readonly Publisher $publisher,
@@ -61,8 +61,8 @@ final class Entrance
     }
 
     /**
-     * Whether a message can be handed to it now; connects if need be, and if it is time to try again.
-     * Nobody waits for that after $deadline.
+     * True if it accepts a message now; connects if need be, and if a new try is due. This takes no
+     * longer than until $deadline.
      */
     public function isUsable(float $deadline): bool
     {
@@ -76,7 +76,7 @@ final class Entrance
         return $this->channel !== null && !$this->connection->isBlocked() && count($this->unconfirmed) < $this->room;
     }
 
-    /** What to wait on for its answers; null when there is no connection. @return resource|null */
+    /** The stream to wait on for its answers; null without a connection. @return resource|null */
     public function socket()
     {
         return $this->connection?->getIO()->getSocket();
@@ -108,7 +108,7 @@ final class Entrance
         }
     }
 
-    /** A confirm is overdue: the connection may be dead. One that says why it takes nothing isn't silent. */
+    /** A confirm is overdue: the connection may be dead. A broker that reports itself blocked isn't silent. */
     public function leaveIfSilent(float $now): void
     {
         $oldest = reset($this->sentAt);
@@ -124,7 +124,7 @@ final class Entrance
         try {
             $this->connection?->close();
         } catch (AMQPExceptionInterface) {
-            // It is gone either way.
+            // The connection is gone in any case.
         }
         $this->connection?->drop();
         $this->connection = $this->channel = null;
@@ -152,15 +152,15 @@ final class Entrance
             }
         }
         $now = Publisher::now();
-        // Everything waits while it connects: mostly something else shall happen.
+        // Everything waits while it connects, so other work mostly comes first.
         $pause = min(max($this->pause, 3 * ($now - $began)), self::LAST_PAUSE);
         $this->connectAt = $now + $pause * random_int(50, 100) / 100;
         $this->pause = $this->channel === null ? 2 * $pause : self::FIRST_PAUSE;
     }
 
     /**
-     * Whether waiting won't help. 530, not-allowed, is for no such virtual host, but also where too many are
-     * connected: others leave, or operators lift the limit.
+     * True if waiting won't help. 530, not-allowed, is for a missing virtual host, but also for too many
+     * connections: others leave, or operators raise the limit.
      */
     private static function refuses(\Exception $error): bool
     {
@@ -178,7 +178,7 @@ final class Entrance
         $channel->confirm_select();
         $channel->set_ack_handler(fn (AMQPMessage $m) => $this->onConfirm($m, true));
         $channel->set_nack_handler(fn (AMQPMessage $m) => $this->onConfirm($m, false));
-        // It comes before the confirm of its message.
+        // The return arrives before the confirm of its message.
         $channel->set_return_listener(fn (int $code, string $text, string $exchange, string $topic, AMQPMessage $m) =>
             $this->publisher->onReturned($m->get('correlation_id'), $this, "$code $text, topic $topic"));
         [$this->replyTo] = $channel->queue_declare('', false, false, true, true);
@@ -205,7 +205,7 @@ final class Entrance
     {
         $lost = $this->unconfirmed;
         $this->unconfirmed = $this->sentAt = [];
-        // A broker that closed the channel is there: the connection can be closed in good order.
+        // A broker that closed the channel is alive: the connection can be closed in good order.
         $error instanceof AMQPProtocolException ? $this->close() : $this->connection?->drop();
         $this->connection = $this->channel = null;
         $words = $error instanceof AMQPProtocolException ? $error->getMessage() : '';
@@ -214,7 +214,7 @@ final class Entrance
         }
     }
 
-    /** What PHP finds wrong with its certificate, null for nothing: the library doesn't pass it on. */
+    /** PHP's error about its certificate, null for none: the library doesn't pass it on. */
     private static function untrusted(AMQPConnectionConfig $broker): ?string
     {
         $warnings = [];

@@ -4,12 +4,12 @@ declare(strict_types=1);
 
 namespace Newsfabric;
 
-/** A message could not be published, or nobody knows whether it was. */
+/** A message could not be published, or its result is unknown. */
 abstract class PublishError extends \RuntimeException
 {
 }
 
-/** It can't be accepted. Sending it again won't help, but for the reason "overload". */
+/** The fabric can't accept the message. Sending it again won't help, except for the reason "overload". */
 final class Rejected extends PublishError
 {
     public function __construct(public readonly string $reason, public readonly string $detail)
@@ -24,20 +24,20 @@ final class Returned extends PublishError
 }
 
 /**
- * It was not sent, and waiting won't help: every broker refuses the login, the virtual host or the queue for
- * receipts, or has a certificate that can't be trusted.
+ * The message was not sent, and waiting won't help: every broker refuses the login, the virtual host or the
+ * queue for receipts, or has a certificate that can't be trusted.
  */
 final class AccessRefused extends PublishError
 {
 }
 
 /**
- * Neither receipt nor confirm in time: it may have been routed, unless $sent is false. Publish it again with
- * this messageId.
+ * Neither receipt nor confirm in time: the message may have been routed, unless $sent is false. Publish it
+ * again with this messageId.
  */
 final class Unanswered extends PublishError
 {
-    /** @param string $trouble why there is no connection, or what closed it; '' if nothing is known */
+    /** @param string $trouble the reason for a missing or closed connection; '' if none is known */
     public function __construct(
         public readonly string $messageId,
         float $seconds,

@@ -5,11 +5,11 @@ declare(strict_types=1);
 namespace Newsfabric;
 
 /**
- * A message that arrived: routed, or, without a receipt, taken by a broker.
+ * A message that arrived: routed, or, without a receipt, confirmed by a broker.
  *
- * identity says which message it is, the same for every copy and repeat in every region: keep it, and compare it
- * with that of what readers see. id is what router of region made of it; readers may see that of another router,
- * above all of gold. All four are from the receipt, null without one; repeated is a hint that it had been routed
+ * identity identifies the message, the same for every copy and repeat in every region: keep it, and compare it
+ * with readers' identities. id was made by router of region; readers may see the id of another router, above all
+ * for gold. All four are from the receipt, null without one; repeated is a hint that the message had been routed
  * before.
  */
 final class Published

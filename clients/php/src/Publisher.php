@@ -7,17 +7,17 @@ namespace Newsfabric;
 use PhpAmqpLib\Wire\AMQPTable;
 
 /**
- * Publishes to newsfabric, and knows what became of it: sends, waits, sends again.
+ * Publishes to newsfabric, and reports the result: sends, waits, sends again.
  *
- * A message is answered by a receipt (stored and routed), or, told so, by a broker's confirm. Without an
- * answer in time it is sent again with the same messageId, which the fabric knows for the same message, and by
- * another broker: of the same region first, then of the next one. Each time it waits longer.
+ * A message is answered by a receipt (stored and routed), or, if so configured, by a broker's confirm. Without
+ * an answer in time it is sent again with the same messageId, by which the fabric recognises it, and through
+ * another broker: of the same region first, then of the next one. Each pause is longer.
  */
 final class Publisher
 {
-    /** How often messages without an answer are checked, in seconds. */
+    /** Seconds between checks for overdue answers. */
     private const CHECK_EVERY = 0.05;
-    /** What routers take, in bytes; a client broker closes the channel for twice as large a body. */
+    /** Routers' limit in bytes; a client broker closes the channel for a body twice as large. */
     private const MAX_BODY = 64 * 1024;
     private const MAX_TEXT = 255;
 
@@ -30,11 +30,11 @@ final class Publisher
 
     /**
      * @param string[] $regions  nearest first; each the AMQP URLs of its brokers, with commas between them
-     * @param string   $appId    who publishes; messageIds are unique per appId
+     * @param string   $appId    the publisher; messageIds are unique per appId
      * @param bool     $receipt  wait for a receipt (true) or for a broker's confirm only
-     * @param int      $copies   into how many regions each message is published at once
+     * @param int      $copies   the number of regions that get each message at once
      * @param float    $timeout  seconds that a message waits for its answer in all
-     * @param int      $window   how many messages are under way at most
+     * @param int      $window   the most messages on their way
      * @param float    $sendAgain seconds before a message is sent again the first time; then twice as long, up to 10
      *
      * @throws \InvalidArgumentException for a bad URL, or none
@@ -54,14 +54,14 @@ final class Publisher
         $listed = array_map(fn (string $region) => array_map('trim', explode(',', $region)), $regions);
         $urls = array_merge(...array_values($listed));
         foreach ($urls as $number => $url) {
-            // Copies and repeats beside what the window lets in.
+            // Copies and repeats beside those of the window.
             $this->entrances[] = new Entrance($number, $url, $appId, 2 * $window, count($urls) === 1, $this);
         }
         $this->choice = new Choice(array_map(count(...), $listed), $sendAgain);
     }
 
     /**
-     * Publish, and return when it is known to be routed (receipt: false: taken). Options as for send().
+     * Publish, and return when the message is routed (receipt: false: confirmed). Options as for send().
      *
      * @throws PublishError Rejected, Returned, AccessRefused or Unanswered
      */
@@ -71,14 +71,14 @@ final class Publisher
     }
 
     /**
-     * Begin to publish; ask what it returns for published(). Waits while $window messages are under way.
+     * Begin to publish; the returned object has published(). Waits while $window messages are on their way.
      *
-     * A string is taken for JSON as it is; anything else is written as JSON. docs/publishing.md says what
-     * each option means; messageId is made where absent, expiration is in ms, receipt and copies
-     * default to the publisher's.
+     * A string counts as JSON; any other value is written as JSON. docs/publishing.md explains each
+     * option; messageId is made if it is absent, expiration is in ms, receipt and copies default to the
+     * publisher's.
      *
      * @throws Rejected for text in $body that is no UTF-8
-     * @throws \InvalidArgumentException for what AMQP can't carry
+     * @throws \InvalidArgumentException for values that AMQP can't carry
      */
     public function send(
         string $topic,
@@ -93,7 +93,7 @@ final class Publisher
         ?int $copies = null,
     ): Sending {
         $messageId ??= bin2hex(random_bytes(16));
-        // AMQP 0-9-1 section 4.2.5.3. Said here, because on the way out it would cost the connection.
+        // AMQP 0-9-1 section 4.2.5.3. Checked here, because later it would cost the connection.
         foreach ([$topic, $messageId, $this->appId, $type ?? ''] as $text) {
             if (strlen($text) > self::MAX_TEXT) {
                 throw new \InvalidArgumentException('topic, messageId, appId and type have at most 255 bytes');
@@ -126,7 +126,7 @@ final class Publisher
             return $sending;
         }
         if (self::now() >= $this->nextCheck) {
-            // Who only sends must notice too that nobody answers.
+            // A program that only sends must notice, too, that no broker answers.
             $this->step(0.0);
         }
         while (count($this->waiting) >= $this->window) {
@@ -139,7 +139,7 @@ final class Publisher
 
     /**
      * @throws Rejected for text that is no UTF-8, such as a headline that was cut inside an emoji, and for INF and NAN
-     * @throws \JsonException for what else JSON can't say
+     * @throws \JsonException for other values that JSON can't express
      */
     private static function json(mixed $body): string
     {
@@ -154,7 +154,7 @@ final class Publisher
         }
     }
 
-    /** Where in $value text is that is no UTF-8, null for nowhere. */
+    /** The place in $value of text that is no UTF-8, null for none. */
     private static function misspelt(mixed $value, string $name): ?string
     {
         if (is_string($value)) {
@@ -169,7 +169,7 @@ final class Publisher
         return null;
     }
 
-    /** What would cost a channel or connection, refused in a router's words. */
+    /** Values that would cost a channel or connection, refused in a router's words. */
     private function beyondLimits(string $body, array $headers): ?Rejected
     {
         $size = strlen($body);
@@ -185,7 +185,7 @@ final class Publisher
         return null;
     }
 
-    /** Wait until nothing is under way any more. */
+    /** Wait until no message is on its way any more. */
     public function wait(): void
     {
         while ($this->waiting !== []) {
@@ -193,7 +193,7 @@ final class Publisher
         }
     }
 
-    /** Wait for what is under way, then close. */
+    /** Wait for messages on their way, then close. */
     public function close(): void
     {
         $this->wait();
@@ -202,7 +202,7 @@ final class Publisher
         }
     }
 
-    /** Wait $seconds at most for answers, take them, send again what is due. @internal */
+    /** Wait $seconds at most for answers, take them, send overdue messages again. @internal */
     public function step(float $seconds = self::CHECK_EVERY): void
     {
         $microseconds = (int) ($seconds * 1e6);
@@ -211,7 +211,7 @@ final class Publisher
         if ($sockets === []) {
             usleep($microseconds);
         } else {
-            // A signal cuts it short: no harm.
+            // A signal cuts the wait short: no harm.
             @stream_select($sockets, $none, $none, 0, $microseconds);
         }
         foreach ($this->entrances as $entrance) {
@@ -246,13 +246,13 @@ final class Publisher
         $chosen = [];
         foreach ($this->choice->order($sending->handed) as $number) {
             $region = $this->choice->region($number);
-            // Brokers that aren't needed aren't connected to.
+            // Unneeded brokers get no connection.
             if (count($chosen) < $sending->copies && !isset($chosen[$region])
                 && !isset($sending->returned[$number]) && $this->entrances[$number]->isUsable($sending->deadline)) {
                 $chosen[$region] = $this->entrances[$number];
             }
         }
-        // Connecting may have taken its time.
+        // Connecting may have taken some time.
         $now = self::now();
         if ($chosen === []) {
             $sending->due = $now + self::CHECK_EVERY;
@@ -289,7 +289,7 @@ final class Publisher
         }
     }
 
-    /** The first answer is it. */
+    /** The first answer counts. */
     private function settle(Sending $sending, Published|PublishError $answer): void
     {
         if ($sending->answer === null) {
@@ -316,7 +316,7 @@ final class Publisher
         }
     }
 
-    /** It may not have arrived. A broker that closes the channel for a message says why; '' if none did. @internal */
+    /** The message may be lost. A broker that closes the channel for a message gives a reason; '' for none. @internal */
     public function onLost(Sending $sending, Entrance $by, string $words): void
     {
         $reason = Refusal::reason($words, $sending);
@@ -329,11 +329,11 @@ final class Publisher
         $sending->due = 0.0;
     }
 
-    /** More than one may come for one message: the first counts. @internal */
+    /** There may be more than one answer to a message: the first counts. @internal */
     public function onReceipt(Entrance $by, string $secret, string $document): void
     {
         $receipt = json_decode($document, true);
-        // Whoever may write receipts may write anything.
+        // A user with the right to write receipts may write any content.
         $field = fn (string $name) => is_string($receipt[$name] ?? null) ? $receipt[$name] : null;
         if (!is_array($receipt) || !in_array($field('status'), ['routed', 'rejected'], true)) {
             return;

@@ -5,9 +5,10 @@ declare(strict_types=1);
 namespace Newsfabric;
 
 /**
- * Which message a broker means that closed a channel, and why it refuses it. Pure.
+ * Finds the message for which a broker closed a channel, and the reason. Pure.
  *
- * newsfabric/publish/refusals.py is the same in Python and says why: AMQP names no message, RabbitMQ's words do.
+ * newsfabric/publish/refusals.py is the same in Python and gives the reasons: AMQP names no message, RabbitMQ's text
+ * does.
  *
  * @internal
  */
@@ -32,7 +33,7 @@ final class Refusal
         };
     }
 
-    /** Whether it takes no publisher's message: it isn't the fabric's entrance, or not any more. */
+    /** True if the broker takes no publisher's message: it isn't the fabric's entrance, or not any more. */
     public static function isNoEntrance(string $words): bool
     {
         return str_contains($words, "NOT_FOUND - no exchange 'publish'");

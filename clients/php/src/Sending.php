@@ -4,22 +4,22 @@ declare(strict_types=1);
 
 namespace Newsfabric;
 
-/** One message under way; what Publisher::send() returns. Ask it for its answer, or errors go unseen. */
+/** One message on its way, returned by Publisher::send(). Ask it for its answer, or errors go unseen. */
 final class Sending
 {
     private const SEND_AGAIN_AT_LAST = 10.0;
 
-    /** What its receipts are known by. Not the messageId: who can guess that could answer for a router. @internal */
+    /** The key of its receipts. Not the messageId: anybody who can guess it could answer for a router. @internal */
     public readonly string $secret;
     /** When the next try is due, in seconds of hrtime. @internal */
     public float $due = 0.0;
-    /** How many tries have begun. @internal */
+    /** The number of tries. @internal */
     public int $tries = 0;
-    /** @var array{int, float}[] the brokers it was handed to, and when @internal */
+    /** @var array{int, float}[] the brokers that got it, and the times @internal */
     public array $handed = [];
-    /** @var array<int, string> why brokers gave it back @internal */
+    /** @var array<int, string> the reasons why brokers returned it @internal */
     public array $returned = [];
-    /** The words with which a broker last closed the channel that it was under way on. @internal */
+    /** The text with which a broker last closed the message's channel. @internal */
     public string $trouble = '';
     /** @internal */
     public Published|PublishError|null $answer = null;
@@ -52,13 +52,13 @@ final class Sending
         return $this->answer instanceof PublishError ? throw $this->answer : $this->answer;
     }
 
-    /** Whether there is an answer. */
+    /** True if there is an answer. */
     public function isDone(): bool
     {
         return $this->answer !== null;
     }
 
-    /** A try begins; the next is due after $first seconds, and then after twice the pause of the last. @internal */
+    /** Begin a try; the next is due after $first seconds, and then after twice the last pause. @internal */
     public function begin(float $now, float $first): void
     {
         $this->pause = $this->tries++ === 0 ? $first : max($first, min(2 * $this->pause, self::SEND_AGAIN_AT_LAST));

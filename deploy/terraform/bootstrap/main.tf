@@ -1,5 +1,5 @@
-# Where the state of environments lives, made once by hand for an account (its own state stays on the disk it was made on).
-# The lock is a file beside the state (use_lockfile), so there is no table to look after.
+# The bucket of the environments' state, made once by hand for an account (its own state stays on the disk of that
+# machine). The lock is a file beside the state (use_lockfile), so there is no table to maintain.
 
 provider "aws" {
   region = var.aws_region

@@ -15,7 +15,7 @@ variable "bucket" {
 
   validation {
     condition     = can(regex("^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$", var.bucket))
-    error_message = "bucket must have 3 to 63 characters, only a-z, 0-9 and -, as S3 has it."
+    error_message = "bucket must have 3 to 63 characters, only a-z, 0-9 and -, as in S3."
   }
 }
 
@@ -26,6 +26,6 @@ variable "old_version_days" {
 
   validation {
     condition     = var.old_version_days >= 7 && var.old_version_days <= 3650
-    error_message = "old_version_days must be from 7 to 3650: an old version is the way back from a mistake."
+    error_message = "old_version_days must be from 7 to 3650: old versions undo mistakes."
   }
 }

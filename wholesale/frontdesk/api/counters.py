@@ -4,31 +4,30 @@ from __future__ import annotations
 
 from newsfabric import metrics
 
-LOAD_REPORTS = metrics.counter(
-    "frontdesk_load_reports", "Load reports, by what came of them", ["outcome"]
-)
+LOAD_REPORTS = metrics.counter("frontdesk_load_reports", "Load reports, by outcome", ["outcome"])
 REPORTS = metrics.counter(
-    "frontdesk_reports", "Reports of processes for the board, by what came of them", ["outcome"]
+    "frontdesk_reports", "Reports of processes for the board, by outcome", ["outcome"]
 )
 OWN_REPORTS = metrics.counter(
-    "frontdesk_own_reports", "Reports that it sent, by what came of them", ["outcome"]
+    "frontdesk_own_reports", "Reports that it sent, by outcome", ["outcome"]
 )
 BOARD_ASKED = metrics.counter(
-    "frontdesk_board_questions", "Questions to other regions' frontdesks", ["outcome"]
+    "frontdesk_board_questions", "Requests to other regions' frontdesks", ["outcome"]
 )
-BOARD_STREAMS = metrics.gauge("frontdesk_board_streams", "Who watches the board now")
-BOXES = metrics.gauge("frontdesk_boxes", "Boxes that report, in whatever state")
+BOARD_STREAMS = metrics.gauge("frontdesk_board_streams", "Open streams of the board")
+BOXES = metrics.gauge("frontdesk_boxes", "Boxes that report, in any state")
 ENDPOINTS = metrics.counter(
     "frontdesk_endpoints_answers", "Answers of /endpoints.json", ["gateways"]
 )
 CATCHING_UP = metrics.counter(
-    "frontdesk_catching_up_answers", "Answers of /history?after=, by what came of them", ["outcome"]
+    "frontdesk_catching_up_answers", "Answers of /history?after=, by outcome", ["outcome"]
 )
 CATCHING_UP_BYTES = metrics.gauge(
-    "frontdesk_catching_up_bytes", "Of gateways' answers to /history?after= that are on their way"
+    "frontdesk_catching_up_bytes",
+    "Bytes of gateways' unfinished answers to /history?after=",
 )
 PUBLISHED = metrics.counter("frontdesk_publish_answers", "Answers of /publish", ["status"])
-PUBLISH_SECONDS = metrics.histogram("frontdesk_publish", "From request to receipt")
+PUBLISH_SECONDS = metrics.histogram("frontdesk_publish", "Time from request to receipt")
 
 REPORT_TAKEN = LOAD_REPORTS.labels("taken")
 REPORT_IGNORED = LOAD_REPORTS.labels("ignored")

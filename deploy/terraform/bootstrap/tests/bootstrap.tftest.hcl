@@ -1,4 +1,4 @@
-# Planned only: the bucket refuses to be destroyed, which a test that applies would do.
+# Planned only: the bucket refuses to be destroyed, as the end of an applied test would do.
 
 mock_provider "aws" {}
 
@@ -11,7 +11,7 @@ run "the_state_is_encrypted_and_old_versions_stay" {
 
   assert {
     condition     = one(one(aws_s3_bucket_server_side_encryption_configuration.state.rule).apply_server_side_encryption_by_default).sse_algorithm == "aws:kms" && one(aws_s3_bucket_versioning.state.versioning_configuration).status == "Enabled"
-    error_message = "the state lies open, or a mistake can't be undone"
+    error_message = "the state is public, or a mistake can't be undone"
   }
 
   assert {

@@ -25,7 +25,7 @@ proxy = {
   number     = 3
 }
 
-# Three clients, so that gold has two ways in when one is lost.
+# Three clients, so that gold still has two entrances when one is lost.
 client = { number = 3 }
 core   = { number = 3 }
 store  = { number = 3, data_gb = 500 }

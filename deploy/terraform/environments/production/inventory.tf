@@ -1,5 +1,5 @@
-# The Ansible inventory of what stays: named machines, in the groups that deploy/ansible knows. Boxes come and go, and make
-# themselves.
+# The Ansible inventory of permanent machines: named ones, in the groups that deploy/ansible knows. Boxes of the
+# autoscaling group are missing: they configure themselves.
 
 locals {
   placed = {

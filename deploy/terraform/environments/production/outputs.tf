@@ -4,7 +4,7 @@ output "inventory" {
 }
 
 output "settings" {
-  description = "What Ansible's group_vars must say of this fabric, by their names: terraform output -json settings > 25-terraform.json"
+  description = "Settings of this fabric for Ansible's group_vars: terraform output -json settings > 25-terraform.json"
   value = {
     newsfabric_regions  = [var.regions.first.name, var.regions.second.name]
     newsfabric_proxies  = { (var.proxy.name) = var.proxy.nearest }
@@ -12,7 +12,7 @@ output "settings" {
 
     # The firewall opens ports of TLS alone, and the balancer speaks it to frontdesks.
     newsfabric_tls = true
-    # By which lsblk knows a volume, whatever name it has: Ansible's role disk makes a file system on the empty one.
+    # The model by which lsblk identifies a volume, whatever its name: Ansible's role disk makes a file system on the empty one.
     newsfabric_data_volume    = "Amazon Elastic Block Store"
     newsfabric_frontdesk_urls = module.routing.frontdesk_urls
     newsfabric_gateways_at    = [for url in values(module.routing.readers_urls) : trimprefix(url, "https://")]

@@ -4,7 +4,7 @@ variable "name" {
 }
 
 variable "domain" {
-  description = "Readers ask frontdesks at this name, like news.example.com."
+  description = "The name at which readers reach frontdesks, like news.example.com."
   type        = string
 }
 
@@ -15,7 +15,7 @@ variable "origins" {
 }
 
 variable "tokens" {
-  description = "How boxes check readers' tokens: URL of the issuer's JWKS, audience, issuer. Empty: no logins."
+  description = "Checks of readers' tokens at boxes: URL of the issuer's JWKS, audience, issuer. Empty: no logins."
   type        = object({ keys = optional(string, ""), audience = optional(string, ""), issuer = optional(string, "") })
   default     = {}
 }
@@ -26,7 +26,7 @@ variable "zone_id" {
 }
 
 variable "regions" {
-  description = "The two regions, first and second: their names in the fabric, and where they are. The words give no rank."
+  description = "The two regions, first and second: their names in the fabric, and their places in AWS. The words give no rank."
   type = object({
     first = object({
       name       = string
@@ -49,7 +49,7 @@ variable "regions" {
 }
 
 variable "proxy" {
-  description = "The proxy cluster in a third region, for publishers far from both: nearest is the region that gets what isn't gold."
+  description = "The proxy cluster in a third region, for publishers far from both: nearest is the region that gets all messages but gold ones."
   type = object({
     name          = string
     aws_region    = string
@@ -72,7 +72,7 @@ variable "proxy" {
   }
 
   validation {
-    # Seen with the shorter prefix of two, networks that overlap are the same. What is no network module network refuses.
+    # Cut to the shorter of the two prefixes, overlapping networks are the same. Module network refuses values that are no networks.
     condition = alltrue([
       for pair in [[var.regions.first.cidr, var.regions.second.cidr], [var.regions.first.cidr, var.proxy.cidr], [var.regions.second.cidr, var.proxy.cidr]] :
       try(length(distinct([for cidr in pair : cidrhost("${split("/", cidr)[0]}/${min([for each in pair : tonumber(split("/", each)[1])]...)}", 0)])) == 2, true)
@@ -102,12 +102,12 @@ variable "certificates" {
 }
 
 variable "publisher_cidrs" {
-  description = "Networks that publishers come from. Not the whole internet."
+  description = "Networks of publishers. Not the whole internet."
   type        = list(string)
 
   validation {
     condition     = length(var.publisher_cidrs) > 0 && !contains(var.publisher_cidrs, "0.0.0.0/0")
-    error_message = "publisher_cidrs must be one network or more, like 203.0.113.0/24, and not 0.0.0.0/0: who can't reach a broker can't try passwords."
+    error_message = "publisher_cidrs must be one network or more, like 203.0.113.0/24, and not 0.0.0.0/0: strangers must not try passwords at brokers."
   }
 }
 
@@ -164,13 +164,13 @@ variable "evacuated" {
 }
 
 variable "alarm_emails" {
-  description = "Who is told of alarms."
+  description = "Email addresses for alarms."
   type        = set(string)
   default     = []
 }
 
 variable "deletion_protection" {
-  description = "Whether AWS refuses to delete the balancers."
+  description = "true: AWS refuses to delete the balancers."
   type        = bool
   default     = true
 }

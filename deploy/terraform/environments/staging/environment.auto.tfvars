@@ -1,4 +1,4 @@
-# Staging: as production in shape, only smaller, so that what works here works there.
+# Staging: the same shape as production, only smaller. A change that works here works there.
 name = "nf-staging"
 
 regions = {

@@ -1,5 +1,5 @@
-# The smallest fabric on AWS: one region with one core node and one store node, to try it. Nothing here survives the loss of a machine
-# but boxes. A second region is what environments/ have.
+# The smallest fabric on AWS: one region with one core node and one store node, for trying it. Only boxes survive the loss of a
+# machine. For a second region, see environments/.
 
 provider "aws" {
   region = "us-west-2"
@@ -51,6 +51,6 @@ output "hosts" {
 }
 
 output "frontdesk_url" {
-  description = "Where readers ask for a box."
+  description = "URL at which readers ask for a box."
   value       = module.routing.frontdesk_urls["oregon"]
 }

@@ -4,12 +4,12 @@ variable "image_id" {
 }
 
 variable "certificate_arn" {
-  description = "Certificate in ACM for the domain and what is below it."
+  description = "Certificate in ACM for the domain and its subdomains."
   type        = string
 }
 
 variable "domain" {
-  description = "Name that readers ask the frontdesk at."
+  description = "Name at which readers reach the frontdesk."
   type        = string
 }
 
@@ -19,6 +19,6 @@ variable "zone_id" {
 }
 
 variable "publisher_cidrs" {
-  description = "Networks that publishers come from."
+  description = "Networks of publishers."
   type        = list(string)
 }

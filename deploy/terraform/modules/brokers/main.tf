@@ -1,6 +1,5 @@
-# The machines of a cluster of brokers, each of which stands alone. Each has a public address: publishers come to clients and proxies, and
-# what runs beside the core asks the internet for token keys and other regions' boards. Who may come in
-# is module firewall's to say.
+# The machines of a cluster of brokers, each of which stands alone. Each has a public address: publishers connect to clients and proxies,
+# and services beside the core ask the internet for token keys and other regions' boards. Module firewall decides who may connect.
 
 module "machines" {
   source = "../machines"

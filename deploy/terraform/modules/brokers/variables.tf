@@ -39,7 +39,7 @@ variable "kms_key_arn" {
 }
 
 variable "role" {
-  description = "Which cluster: client (publishers' entrance), core, or proxy (an entrance far from every region)."
+  description = "The cluster: client (publishers' entrance), core, or proxy (an entrance far from every region)."
   type        = string
 
   validation {
@@ -49,7 +49,7 @@ variable "role" {
 }
 
 variable "name" {
-  description = "Begins the nodes' names: oregon-core makes oregon-core-1 and so on."
+  description = "Prefix of the nodes' names: oregon-core makes oregon-core-1 and so on."
   type        = string
 
   validation {
@@ -59,7 +59,7 @@ variable "name" {
 }
 
 variable "number" {
-  description = "Brokers that stand side by side. Two or more in as many zones survive one."
+  description = "Number of brokers that stand side by side. Two or more, in as many zones, survive the loss of one."
   type        = number
   default     = 3
 

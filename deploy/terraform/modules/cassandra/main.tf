@@ -1,4 +1,4 @@
-# A data centre of the store: as many nodes in each zone, which is a rack to Cassandra, and no public address.
+# A data centre of the store: the same number of nodes in each zone, which is a rack to Cassandra, and no public addresses.
 
 module "machines" {
   source = "../machines"

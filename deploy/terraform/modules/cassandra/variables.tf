@@ -39,7 +39,7 @@ variable "kms_key_arn" {
 }
 
 variable "name" {
-  description = "Begins the nodes' names: oregon-store makes oregon-store-1 and so on."
+  description = "Prefix of the nodes' names: oregon-store makes oregon-store-1 and so on."
   type        = string
 
   validation {
@@ -49,18 +49,18 @@ variable "name" {
 }
 
 variable "number" {
-  description = "Nodes of this data centre. Three replicas in three zones: three, or a multiple of it. One keeps nothing safe."
+  description = "Nodes of this data centre: three, or a multiple of it, for three replicas in three zones. A single node keeps nothing safe."
   type        = number
   default     = 3
 
   validation {
     condition     = var.number == 1 || (var.number >= 3 && var.number <= 30 && var.number % 3 == 0)
-    error_message = "number must be 1, or a multiple of 3 up to 30: with two replicas either node's death stops all writes, and zones should hold equally many."
+    error_message = "number must be 1, or a multiple of 3 up to 30: with two replicas either node's death stops all writes, and zones should have the same number of nodes."
   }
 }
 
 variable "instance_type" {
-  description = "Type of machine. A node wants 8 GiB of heap and as much for the page cache."
+  description = "Type of machine. A node needs 8 GiB of heap and as much for the page cache."
   type        = string
   default     = "r7i.xlarge"
 }

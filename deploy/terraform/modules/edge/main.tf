@@ -1,8 +1,8 @@
-# A region's public doors: an Application Load Balancer before its frontdesks, and, unless readers come to
-# boxes' own addresses, a Network Load Balancer before its gateways.
+# A region's public entrances: an Application Load Balancer before its frontdesks, and, unless readers
+# connect to boxes' own addresses, a Network Load Balancer before its gateways.
 #
-# The readers' balancer ends TLS and says in a PROXY header (version 2) who a reader is: gateways are started with
-# --proxy-from for the edge's subnets. Clients' addresses aren't preserved, since then the header would come from anybody.
+# The readers' balancer ends TLS and reports a reader's address in a PROXY header (version 2): gateways are started with
+# --proxy-from for the edge's subnets. Clients' addresses aren't preserved: otherwise anybody could send the header.
 
 resource "aws_lb" "readers" {
   count = var.readers_edge == "nlb" ? 1 : 0
@@ -48,7 +48,7 @@ resource "aws_lb_listener" "readers" {
   port              = 443
   ssl_policy        = var.tls_policy
   certificate_arn   = var.certificate_arn
-  # WebSocket over HTTP/1.1: nothing else is offered.
+  # WebSocket over HTTP/1.1: the balancer offers nothing else.
   alpn_policy = "HTTP1Only"
 
   default_action {
@@ -57,8 +57,8 @@ resource "aws_lb_listener" "readers" {
   }
 }
 
-# Frontdesks believe X-Forwarded-For from there, so this one speaks HTTP, over TLS also to them: they have
-# certificates of the fabric's own authority (newsfabric_tls), which the balancer takes as it takes any.
+# Frontdesks trust X-Forwarded-For from there, so this balancer speaks HTTP, over TLS to them as well: they have certificates of the
+# fabric's own authority (newsfabric_tls), and the balancer accepts any certificate.
 resource "aws_lb" "desks" {
   name                       = "${var.name}-desks"
   load_balancer_type         = "application"
@@ -67,7 +67,7 @@ resource "aws_lb" "desks" {
   security_groups            = [var.groups["desks-door"]]
   drop_invalid_header_fields = true
   enable_deletion_protection = var.deletion_protection
-  # The board is a stream with a word each second.
+  # The board is a stream with an event each second.
   idle_timeout = 60
 }
 

@@ -1,5 +1,5 @@
 output "readers_target_group_arns" {
-  description = "What the boxes' autoscaling group registers them with; empty with direct addresses."
+  description = "Target groups for the boxes' autoscaling group; empty with direct addresses."
   value       = aws_lb_target_group.readers[*].arn
 }
 

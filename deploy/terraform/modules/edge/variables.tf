@@ -1,10 +1,10 @@
 variable "name" {
-  description = "Begins the balancers' names, like newsfabric-oregon."
+  description = "Prefix of the balancers' names, like newsfabric-oregon."
   type        = string
 
   validation {
     condition     = can(regex("^[a-z][a-z0-9-]{2,23}$", var.name))
-    error_message = "name must have 3 to 24 characters, only a-z, 0-9 and -, and begin with a letter: with what is added a balancer's name may have 32."
+    error_message = "name must have 3 to 24 characters, only a-z, 0-9 and -, and begin with a letter: a balancer's name has a suffix, and at most 32 characters."
   }
 }
 
@@ -19,12 +19,12 @@ variable "subnets" {
 
   validation {
     condition     = length(var.subnets) >= 2
-    error_message = "subnets must be in 2 zones or more: an Application Load Balancer takes no fewer."
+    error_message = "subnets must be in 2 zones or more: an Application Load Balancer needs two."
   }
 }
 
 variable "readers_edge" {
-  description = "How readers come to boxes: by a Network Load Balancer (nlb), or to their own addresses (direct)."
+  description = "Readers' way to boxes: a Network Load Balancer (nlb), or their own addresses (direct)."
   type        = string
   default     = "nlb"
 
@@ -35,7 +35,7 @@ variable "readers_edge" {
 }
 
 variable "groups" {
-  description = "Security groups of the doors, from module firewall: desks-door, and readers-door with nlb."
+  description = "Security groups of the balancers, from module firewall: desks-door, and readers-door with nlb."
   type        = map(string)
 
   validation {
@@ -72,23 +72,23 @@ variable "frontdesk_port" {
 }
 
 variable "frontdesks" {
-  description = "Name to instance id of the machines that a frontdesk runs on."
+  description = "Name to instance id of the machines with a frontdesk."
   type        = map(string)
 }
 
 variable "drain_seconds" {
-  description = "How long a balancer leaves a box that drains its connections."
+  description = "Seconds for which a balancer leaves connections of a draining box open."
   type        = number
   default     = 120
 
   validation {
     condition     = var.drain_seconds >= 10 && var.drain_seconds <= 3600
-    error_message = "drain_seconds must be from 10 to 3600, as target groups have it."
+    error_message = "drain_seconds must be from 10 to 3600, as in target groups."
   }
 }
 
 variable "tls_policy" {
-  description = "What TLS is spoken at both balancers."
+  description = "TLS policy of both balancers."
   type        = string
   default     = "ELBSecurityPolicy-TLS13-1-2-2021-06"
 
@@ -99,7 +99,7 @@ variable "tls_policy" {
 }
 
 variable "deletion_protection" {
-  description = "Whether AWS refuses to delete the balancers."
+  description = "true: AWS refuses to delete the balancers."
   type        = bool
   default     = true
 }

@@ -1,6 +1,6 @@
-# Who may connect to whom. One table, from which both ends' rules are made: what isn't in it is closed.
-# It follows docs/threats.md (what each attacker reaches) and newsfabric/topology (where shovels run).
-# Admin ports are in no rule: they listen on loopback.
+# Allowed connections. One table, from which both ends' rules are made: all other connections are
+# closed. It follows docs/threats.md (the reach of each attacker) and newsfabric/topology (where
+# shovels run). Admin ports are in no rule: they listen on loopback.
 
 locals {
   internet = ["0.0.0.0/0"]
@@ -12,7 +12,7 @@ locals {
   far_edge    = flatten([for far in values(local.regions) : far.edge])
   far_proxies = flatten([for far in values(local.proxies) : far.brokers])
 
-  # to: the group that is opened. group or cidrs: for whom.
+  # to: the group that is opened. group or cidrs: its clients.
   region_openings = concat([
     { to = "desks-door", group = null, cidrs = local.internet, port = 443, why = "readers, publishers over HTTP and operators, to a frontdesk" },
     { to = "core", group = "desks-door", cidrs = [], port = var.ports.frontdesk, why = "what the balancer lets through to a frontdesk" },
@@ -56,7 +56,7 @@ locals {
 
   openings = var.kind == "region" ? local.region_openings : local.proxy_openings
 
-  # Ways out to other networks, and to the internet: token keys, other regions' boards, AWS itself.
+  # Outbound rules, to other networks and to the internet: token keys, other regions' boards, AWS itself.
   region_ways_out = [
     { from = "core", cidrs = concat(local.far_brokers, local.far_proxies), port = var.ports.amqps, why = "shovels and canaries" },
     { from = "core", cidrs = concat(local.far_brokers, local.far_proxies), port = var.ports.management, why = "keepers" },
@@ -76,7 +76,7 @@ locals {
   ]
   ways_out = var.kind == "region" ? local.region_ways_out : local.proxy_ways_out
 
-  # EC2 takes no apostrophe in a rule's description, hence replace() below.
+  # EC2 allows no apostrophe in a rule's description, hence replace() below.
 
   groups   = toset(concat(local.openings[*].to, [for opening in local.openings : opening.group if opening.group != null]))
   machines = setintersection(local.groups, ["client", "core", "store", "retail", "proxy"])

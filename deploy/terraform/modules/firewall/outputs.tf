@@ -9,6 +9,6 @@ output "ports" {
 }
 
 output "openings" {
-  description = "What is open: to whom, from whom, which port, why."
+  description = "Open ports: the server, the client, the port, and the reason."
   value       = local.openings
 }

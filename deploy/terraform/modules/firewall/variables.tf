@@ -1,10 +1,10 @@
 variable "name" {
-  description = "Begins the groups' names, like newsfabric-oregon."
+  description = "Prefix of the groups' names, like newsfabric-oregon."
   type        = string
 }
 
 variable "kind" {
-  description = "What stands in this network: a whole region, or a proxy cluster."
+  description = "Contents of this network: a whole region, or a proxy cluster."
   type        = string
 
   validation {
@@ -14,7 +14,7 @@ variable "kind" {
 }
 
 variable "network" {
-  description = "The network: its id, and the security group that ssh comes from."
+  description = "The network: its id, and the security group of ssh."
   type = object({
     vpc_id      = string
     ssh_door_id = string
@@ -22,7 +22,7 @@ variable "network" {
 }
 
 variable "publisher_cidrs" {
-  description = "Networks that publishers come from. They log in all the same; the fewer networks, the fewer who can try."
+  description = "Networks of publishers. Brokers ask for a login all the same; fewer networks mean fewer attackers."
   type        = list(string)
 
   validation {
@@ -33,12 +33,12 @@ variable "publisher_cidrs" {
   # Two halves of the internet are the internet.
   validation {
     condition     = alltrue([for cidr in var.publisher_cidrs : try(tonumber(split("/", cidr)[1]) >= 8, false)])
-    error_message = "publisher_cidrs must be networks of a prefix of /8 or longer: name those that publishers come from."
+    error_message = "publisher_cidrs must be networks of a prefix of /8 or longer: name the publishers' own networks."
   }
 }
 
 variable "readers_edge" {
-  description = "How readers come to boxes: by a Network Load Balancer (nlb), or to their own addresses (direct)."
+  description = "Readers' way to boxes: a Network Load Balancer (nlb), or their own addresses (direct)."
   type        = string
   default     = "nlb"
 
@@ -49,7 +49,7 @@ variable "readers_edge" {
 }
 
 variable "far" {
-  description = "The other networks of the fabric: what stands there, and the addresses of each tier."
+  description = "The other networks of the fabric: their contents, and the addresses of each tier."
   type = map(object({
     kind    = string
     edge    = list(string)
@@ -65,7 +65,7 @@ variable "far" {
 }
 
 variable "ports" {
-  description = "Ports, as Ansible's group_vars have them. A box's port for readers and a frontdesk's are those behind a balancer."
+  description = "Ports, as in Ansible's group_vars. A box's port for readers and a frontdesk's port are those behind a balancer."
   type = object({
     amqps         = optional(number, 5671)
     management    = optional(number, 15671)

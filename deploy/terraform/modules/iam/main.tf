@@ -1,15 +1,15 @@
-# What machines may do, the key that encrypts what they keep, and the names of secrets.
+# Rights of machines, the key that encrypts their data, and the names of secrets.
 #
-# Secrets aren't made here: state would hold them. Ansible (site.yml, rotate-secrets.yml) writes what all boxes share,
-# and core nodes write each box's password; nobody else reads any.
+# Secrets aren't made here: they would be in the state. Ansible (site.yml, rotate-secrets.yml) writes the secrets that
+# all boxes share, and core nodes write each box's password; no other machine reads any.
 
 locals {
   group_arn = var.group_name == null ? null : "arn:${var.partition}:autoscaling:${var.aws_region}:${var.account_id}:autoScalingGroup:*:autoScalingGroupName/${var.group_name}"
 
   boxes = var.group_name != null
 
-  # What wholesale/scaler/drivers calls, and nothing else. Scalers run beside the core's nodes.
-  # Describe calls can't be limited to one group: AWS knows no resource for them.
+  # The calls of wholesale/scaler/drivers, and nothing else. Scalers run beside the core's
+  # nodes. Describe calls can't be limited to one group: AWS has no resource for them.
   scaler = [
     {
       Sid       = "ScalerLooks"
@@ -36,12 +36,12 @@ locals {
 
   secret_names = { tls = "${var.name}/tls/retail", store = "${var.name}/store/reader", boxes = "${var.name}/box/" }
   secret_arns  = "arn:${var.partition}:secretsmanager:${var.aws_region}:${var.account_id}:secret:"
-  # Secrets Manager ends a secret's ARN with a dash and six characters of its own.
+  # Secrets Manager appends a dash and six characters to a secret's ARN.
   shared_secrets = [for name in [local.secret_names.tls, local.secret_names.store] : "${local.secret_arns}${name}-??????"]
   boxes_secrets  = "${local.secret_arns}${local.secret_names.boxes}*"
 
-  # operations/instance: a box says to its own group that it drains and that it has drained, and reads what all boxes share and the
-  # password that the core made for it. The tag Box is that machine's ARN, so no box reads another's.
+  # operations/instance: a box reports to its own group that it drains and that it has drained, and reads the shared secrets and
+  # the password that the core made for it. The tag Box is that machine's ARN, so no box reads another's password.
   box = [
     {
       Sid       = "BoxEndsItsHook"
@@ -73,7 +73,7 @@ locals {
     },
   ]
 
-  # Beside the core: gives boxes their passwords, and takes them away.
+  # Beside the core: makes and deletes boxes' passwords.
   admission = [
     {
       Sid       = "BoxesAreAdmitted"
@@ -91,7 +91,7 @@ locals {
     },
   ]
 
-  # As JSON in between: Terraform's lists hold one type, and statements differ.
+  # Encoded as JSON in between: Terraform's lists hold one type, and statements differ.
   statements = {
     for role in var.roles : role => [
       for statement in concat(
@@ -121,7 +121,7 @@ resource "aws_kms_key" "this" {
         Resource  = "*"
       },
       {
-        # The group encrypts boxes' volumes. Other machines' volumes are encrypted in the name of who applies this.
+        # The group encrypts boxes' volumes. Other machines' volumes are encrypted as the operator who applies this.
         Sid       = "VolumesOfBoxes"
         Effect    = "Allow"
         Principal = { AWS = local.boxes ? local.service_linked_role : local.root }
@@ -180,7 +180,7 @@ resource "aws_iam_role_policy" "this" {
 
   name = "newsfabric"
   role = aws_iam_role.this[each.key].id
-  # An empty condition isn't one.
+  # An empty condition is invalid.
   policy = jsonencode({
     Version   = "2012-10-17"
     Statement = [for statement in each.value : { for key, value in statement : key => value if key != "Condition" || length(value) > 0 }]

@@ -9,7 +9,7 @@ output "instance_profile_arns" {
 }
 
 output "cloudwatch_namespace" {
-  description = "The only namespace that scalers may put metrics into."
+  description = "The only namespace in which scalers may write metrics."
   value       = var.cloudwatch_namespace
 }
 
@@ -19,11 +19,11 @@ output "kms_key_arn" {
 }
 
 output "secret_names" {
-  description = "What boxes read in Secrets Manager: tls and store are names of secrets, boxes begins those of single boxes."
+  description = "Secrets that boxes read in Secrets Manager: tls and store are names of secrets, boxes is the prefix of single boxes' secrets."
   value       = local.secret_names
 }
 
 output "statements" {
-  description = "Group of machines to what it may do."
+  description = "Group of machines to its rights."
   value       = local.statements
 }

@@ -1,5 +1,5 @@
 variable "name" {
-  description = "Begins the names of roles and secrets, like newsfabric-oregon."
+  description = "Prefix of the names of roles and secrets, like newsfabric-oregon."
   type        = string
 
   validation {
@@ -9,7 +9,7 @@ variable "name" {
 }
 
 variable "roles" {
-  description = "Which groups of machines there are: client, core, store, retail, proxy."
+  description = "Groups of machines: client, core, store, retail, proxy."
   type        = set(string)
 
   validation {
@@ -25,13 +25,13 @@ variable "group_name" {
 }
 
 variable "cloudwatch_namespace" {
-  description = "Namespace that the scaler's metrics are put into (--cloudwatch)."
+  description = "Namespace of the scaler's metrics (--cloudwatch)."
   type        = string
   default     = "newsfabric"
 
   validation {
     condition     = can(regex("^[A-Za-z0-9._/#-]{1,255}$", var.cloudwatch_namespace)) && !startswith(var.cloudwatch_namespace, "AWS/")
-    error_message = "cloudwatch_namespace must have 1 to 255 letters, digits and . _ / # -, and not begin with AWS/, which is AWS's own."
+    error_message = "cloudwatch_namespace must have 1 to 255 letters, digits and . _ / # -, and not begin with AWS/, which AWS reserves."
   }
 }
 
@@ -56,7 +56,7 @@ variable "aws_region" {
 }
 
 variable "partition" {
-  description = "AWS's partition, as arn:PARTITION:…"
+  description = "AWS's partition, as in arn:PARTITION:…"
   type        = string
   default     = "aws"
 

@@ -1,4 +1,4 @@
-# Machines with names: brokers and stores. Each has an address and a data volume that outlive it, so a
+# Named machines: brokers and stores. Each has an address and a data volume that outlive it, so a
 # replaced machine is the same node to the others.
 
 locals {
@@ -63,7 +63,7 @@ resource "aws_instance" "this" {
   metadata_options {
     http_endpoint = "enabled"
     http_tokens   = "required"
-    # Not for what runs in a container or behind a proxy on the machine.
+    # Not for processes in a container or behind a proxy on the machine.
     http_put_response_hop_limit = 1
   }
 
@@ -84,19 +84,19 @@ resource "aws_instance" "this" {
   }
 
   lifecycle {
-    # A new image must not replace all nodes of a cluster at once, nor another type stop them all: -replace
-    # says which one, and site.yml has it go on with its data.
+    # A new image must not replace all nodes of a cluster at once, and a new type must not stop them all.
+    # -replace names one node, and site.yml restarts it with its data.
     ignore_changes = [ami, user_data, instance_type]
   }
 }
 
-# On today's machines the volume is another /dev/nvme…: Ansible's role disk finds it, makes a file system once, and mounts it.
+# On today's machines the volume appears as another /dev/nvme…: Ansible's role disk finds it, makes a file system once, and mounts it.
 resource "aws_volume_attachment" "data" {
   for_each = local.machines
 
   device_name = "/dev/sdf"
   volume_id   = aws_ebs_volume.data[each.key].id
   instance_id = aws_instance.this[each.key].id
-  # The node is stopped first, so that nothing is cut off in the middle of a write.
+  # The node is stopped first, so that no write is cut off in the middle.
   stop_instance_before_detaching = true
 }

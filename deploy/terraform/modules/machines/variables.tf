@@ -1,5 +1,5 @@
 variable "name" {
-  description = "Begins the machines' names: NAME-1, NAME-2, …"
+  description = "Prefix of the machines' names: NAME-1, NAME-2, …"
   type        = string
 }
 
@@ -24,7 +24,7 @@ variable "region" {
 }
 
 variable "number" {
-  description = "How many, spread over the zones in turn."
+  description = "Number of machines, spread over the zones in turn."
   type        = number
 
   validation {
@@ -49,7 +49,7 @@ variable "subnets" {
 }
 
 variable "public" {
-  description = "Whether each has a public address that stays when the machine is replaced."
+  description = "true: each has a public address that stays when the machine is replaced."
   type        = bool
   default     = false
 }
@@ -120,7 +120,7 @@ variable "data" {
 }
 
 variable "user_data" {
-  description = "What the machine is told at its first boot. No secret: it can be read by whoever is on the machine."
+  description = "User data for the machine's first boot. No secrets: every process on the machine can read it."
   type        = map(string)
   default     = {}
 }

@@ -1,15 +1,15 @@
 # A region's network: in each zone a subnet for the edge (boxes, balancers), for brokers and for the store.
-# There is no NAT anywhere.
+# There is no NAT.
 #
-# What readers and publishers connect to, and what asks the internet itself (frontdesks: token keys, other
-# regions' boards), has public addresses of its own; module firewall says what may come in. The store
-# has none, and no way out but peered networks and the endpoints below: the image has all that it runs.
+# Machines that readers and publishers connect to, and machines that ask the internet (frontdesks: token keys, other regions' boards), have
+# public addresses; module firewall decides who may connect. Store nodes have none, and reach only peered networks and the endpoints below:
+# the image has all of their programs.
 
 data "aws_region" "here" {}
 
 locals {
-  # Of sixteen equal parts the last is for the store's subnets, the one before for brokers', the first are
-  # for the edge, one each: it has the most machines. Other regions let in brokers, and not boxes.
+  # Of sixteen equal parts the last is for the store's subnets, the one before for brokers' subnets, the first ones for the edge, one each:
+  # it has the most machines. Other regions' firewalls open to brokers, and not to boxes.
   edge    = { for n, zone in var.zones : zone => cidrsubnet(var.cidr, 4, n) }
   brokers = { for n, zone in var.zones : zone => cidrsubnet(cidrsubnet(var.cidr, 4, 14), 4, n) }
   store   = { for n, zone in var.zones : zone => cidrsubnet(cidrsubnet(var.cidr, 4, 15), 4, n) }
@@ -23,7 +23,7 @@ resource "aws_vpc" "this" {
   tags = { Name = var.name }
 }
 
-# Who is in no group of ours may do nothing.
+# A machine in no group of ours may do nothing.
 resource "aws_default_security_group" "closed" {
   vpc_id = aws_vpc.this.id
 
@@ -42,7 +42,7 @@ resource "aws_subnet" "edge" {
   vpc_id            = aws_vpc.this.id
   availability_zone = each.key
   cidr_block        = each.value
-  # Machines say themselves whether they have a public address.
+  # Each machine's own setting decides whether it has a public address.
   map_public_ip_on_launch = false
 
   tags = { Name = "${var.name}-edge-${each.key}" }
@@ -54,7 +54,7 @@ resource "aws_subnet" "brokers" {
   vpc_id            = aws_vpc.this.id
   availability_zone = each.key
   cidr_block        = each.value
-  # Machines say themselves whether they have a public address.
+  # Each machine's own setting decides whether it has a public address.
   map_public_ip_on_launch = false
 
   tags = { Name = "${var.name}-brokers-${each.key}" }
@@ -66,7 +66,7 @@ resource "aws_subnet" "store" {
   vpc_id            = aws_vpc.this.id
   availability_zone = each.key
   cidr_block        = each.value
-  # Machines say themselves whether they have a public address.
+  # Each machine's own setting decides whether it has a public address.
   map_public_ip_on_launch = false
 
   tags = { Name = "${var.name}-store-${each.key}" }
@@ -141,7 +141,7 @@ resource "aws_vpc_endpoint" "services" {
   tags = { Name = "${var.name}-${each.key}" }
 }
 
-# Operators' ssh, and so Ansible's: AWS checks who asks, and no machine has port 22 open to the internet.
+# ssh of operators and of Ansible: AWS checks their login, and no machine has port 22 open to the internet.
 resource "aws_security_group" "ssh_door" {
   name        = "${var.name}-ssh-door"
   description = "EC2 Instance Connect Endpoint"

@@ -49,6 +49,6 @@ output "route_table_ids" {
 }
 
 output "ssh_door_id" {
-  description = "Security group that ssh comes from."
+  description = "Security group of ssh."
   value       = aws_security_group.ssh_door.id
 }

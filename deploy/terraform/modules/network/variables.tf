@@ -1,10 +1,10 @@
 variable "name" {
-  description = "Begins the names of all that is made here, like newsfabric-oregon."
+  description = "Prefix of all names here, like newsfabric-oregon."
   type        = string
 
   validation {
     condition     = can(regex("^[a-z][a-z0-9-]{2,23}$", var.name))
-    error_message = "name must have 3 to 24 characters, only a-z, 0-9 and -, and begin with a letter: with what is added a balancer's name may have 32."
+    error_message = "name must have 3 to 24 characters, only a-z, 0-9 and -, and begin with a letter: a balancer's name has a suffix, and at most 32 characters."
   }
 }
 
@@ -19,7 +19,7 @@ variable "cidr" {
 }
 
 variable "zones" {
-  description = "Availability zones, each with three subnets. Three zones, so that one may be lost and two of three nodes stay."
+  description = "Availability zones, each with three subnets. Three zones, so that two of three nodes remain after the loss of one."
   type        = list(string)
 
   validation {
@@ -29,7 +29,7 @@ variable "zones" {
 }
 
 variable "endpoints" {
-  description = "AWS services that the store's machines reach. They have no way to the internet, so what isn't listed they can't reach."
+  description = "AWS services that the store's machines reach. They have no internet route, so they can't reach others."
   type        = set(string)
   default     = ["secretsmanager"]
 
@@ -46,7 +46,7 @@ variable "flow_log_days" {
 
   validation {
     condition     = contains([1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365], var.flow_log_days)
-    error_message = "flow_log_days must be 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180 or 365, as CloudWatch has them."
+    error_message = "flow_log_days must be 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180 or 365, as in CloudWatch."
   }
 }
 

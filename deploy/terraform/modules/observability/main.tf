@@ -1,5 +1,5 @@
-# What AWS can see and Prometheus can't: a machine that is gone, a scaler that says nothing, a door without
-# anybody behind it. Alarms about the fabric itself are Prometheus's (deploy/observability).
+# Faults that AWS can see and Prometheus can't: a lost machine, a silent scaler, a balancer without healthy
+# targets. Prometheus has the alarms about the fabric itself (deploy/observability).
 
 resource "aws_sns_topic" "alarms" {
   name              = "${var.name}-alarms"
@@ -15,7 +15,7 @@ resource "aws_sns_topic_subscription" "emails" {
 }
 
 locals {
-  # What a scaler says of itself: from which value on somebody must look.
+  # Values in a scaler's own metrics from which an operator must look.
   said = {
     DriverFailing = { threshold = 1, minutes = 5, why = "its driver fails: boxes are neither made nor ended" }
     Limited       = { threshold = 1, minutes = 5, why = "more boxes are needed than there may be: readers may be refused" }

@@ -1,4 +1,4 @@
 output "topic_arn" {
-  description = "Where alarms are told."
+  description = "The topic of alarms."
   value       = aws_sns_topic.alarms.arn
 }

@@ -1,5 +1,5 @@
 variable "name" {
-  description = "Begins the alarms' names, like newsfabric-oregon."
+  description = "Prefix of the alarms' names, like newsfabric-oregon."
   type        = string
 }
 
@@ -19,7 +19,7 @@ variable "scalers" {
 }
 
 variable "cloudwatch_namespace" {
-  description = "Where scalers put their metrics (--cloudwatch), from module iam."
+  description = "Namespace of the scalers' metrics (--cloudwatch), from module iam."
   type        = string
 }
 
@@ -29,12 +29,12 @@ variable "machines" {
 }
 
 variable "target_groups" {
-  description = "Door to its balancer and target group as CloudWatch names them; null where there is none."
+  description = "Entrance to its balancer and target group as CloudWatch names them; null where there is none."
   type        = map(object({ LoadBalancer = string, TargetGroup = string }))
 }
 
 variable "emails" {
-  description = "Who is told. Each has to confirm once."
+  description = "Email addresses for alarms. Each has to confirm once."
   type        = set(string)
 
   validation {
@@ -44,6 +44,6 @@ variable "emails" {
 }
 
 variable "kms_key_arn" {
-  description = "Key that encrypts what waits in the topic."
+  description = "Key that encrypts the topic's queued alarms."
   type        = string
 }

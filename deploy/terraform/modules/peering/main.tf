@@ -1,4 +1,4 @@
-# The wire between two regions' networks: shovels, keepers and the store's nodes talk over it.
+# The connection of two regions' networks: shovels, keepers and the store's nodes use it.
 
 resource "aws_vpc_peering_connection" "this" {
   provider = aws.near

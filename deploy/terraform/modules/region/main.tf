@@ -1,4 +1,4 @@
-# A whole region: network, brokers, store, boxes, doors, alarms. Regions are equal; a fabric has two or more.
+# A whole region: network, brokers, store, boxes, balancers, alarms. Regions are equal; a fabric has two or more.
 
 data "aws_caller_identity" "here" {}
 data "aws_region" "here" {}

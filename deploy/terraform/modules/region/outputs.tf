@@ -19,7 +19,7 @@ output "network" {
 }
 
 output "tiers" {
-  description = "Addresses of each tier: what other regions' firewalls are told (far)."
+  description = "Addresses of each tier, for other regions' firewalls (far)."
   value = {
     kind    = "region"
     edge    = module.network.edge_cidrs
@@ -34,12 +34,12 @@ output "doors" {
 }
 
 output "scaler_options" {
-  description = "What the region's scalers are started with: option, with _ for -, to its value."
+  description = "Options of the region's scalers: option, with _ for -, to its value."
   value       = merge(module.retail.scaler_options, { aws_region = data.aws_region.here.region })
 }
 
 output "admission" {
-  description = "What Ansible's newsfabric_admission has for this region: how core nodes give boxes their users."
+  description = "The value of Ansible's newsfabric_admission for this region, with which core nodes make boxes' users."
   value = {
     group      = local.group_name
     secrets    = module.iam.secret_names
@@ -56,6 +56,6 @@ output "proxy_from" {
 }
 
 output "openings" {
-  description = "What is open: to whom, from whom, which port, why."
+  description = "Open ports: the server, the client, the port, and the reason."
   value       = module.firewall.openings
 }

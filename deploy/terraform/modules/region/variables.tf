@@ -1,5 +1,5 @@
 variable "fabric" {
-  description = "The fabric's name: begins all names, and is the tag Fabric."
+  description = "The fabric's name: prefix of all names, and the tag Fabric."
   type        = string
 
   validation {
@@ -19,7 +19,7 @@ variable "region" {
 }
 
 variable "domain" {
-  description = "Domain of the frontdesks: boxes are told REGION.DOMAIN of each region."
+  description = "Domain of the frontdesks: boxes use REGION.DOMAIN of each region."
   type        = string
 }
 
@@ -35,13 +35,13 @@ variable "origins" {
 }
 
 variable "tokens" {
-  description = "How boxes check readers' tokens: URL of the issuer's JWKS, audience, issuer. Empty: no logins."
+  description = "Checks of readers' tokens at boxes: URL of the issuer's JWKS, audience, issuer. Empty: no logins."
   type        = object({ keys = optional(string, ""), audience = optional(string, ""), issuer = optional(string, "") })
   default     = {}
 
   validation {
     condition     = length(toset([for word in values(var.tokens) : word == ""])) == 1
-    error_message = "tokens must have keys, audience and issuer, or none of them: without all three a token of another service would be good here."
+    error_message = "tokens must have keys, audience and issuer, or none of them: without all three a token of another service would be valid here."
   }
 
   validation {
@@ -61,7 +61,7 @@ variable "zones" {
 
   validation {
     condition     = length(var.zones) >= 2
-    error_message = "zones must be 2 or more: balancers take no fewer."
+    error_message = "zones must be 2 or more: balancers need two."
   }
 }
 
@@ -81,24 +81,24 @@ variable "certificate_arn" {
 }
 
 variable "publisher_cidrs" {
-  description = "Networks that publishers come from."
+  description = "Networks of publishers."
   type        = list(string)
 }
 
 variable "readers_edge" {
-  description = "How readers come to boxes: by a Network Load Balancer (nlb), or to their own addresses (direct), with names and TLS that you bring."
+  description = "Readers' way to boxes: a Network Load Balancer (nlb), or their own addresses (direct), with names and TLS from elsewhere."
   type        = string
   default     = "nlb"
 }
 
 variable "box_url" {
-  description = "With direct: URL at which readers reach one box, whose id {box} stands for. Null with nlb."
+  description = "With direct: URL at which readers reach one box; {box} stands for its id. Null with nlb."
   type        = string
   default     = null
 
   validation {
     condition     = (var.readers_edge == "direct") == (var.box_url != null)
-    error_message = "box_url must be given with readers_edge direct, and only with it: nothing here makes names of single boxes."
+    error_message = "box_url must be given with readers_edge direct, and only with it: this configuration makes no names of single boxes."
   }
 
   validation {
@@ -149,7 +149,7 @@ variable "store" {
 }
 
 variable "retail" {
-  description = "Boxes: type of machine, readers on one, how many, how they come and go, and times with more (module retail)."
+  description = "Boxes: type of machine, readers on one, their number, the scaler's times, and schedules (module retail)."
   type = object({
     instance_type   = optional(string, "c7i.xlarge")
     readers_per_box = optional(number, 50000)
@@ -165,13 +165,13 @@ variable "retail" {
 }
 
 variable "alarm_emails" {
-  description = "Who is told of alarms."
+  description = "Email addresses for alarms."
   type        = set(string)
   default     = []
 }
 
 variable "deletion_protection" {
-  description = "Whether AWS refuses to delete the balancers."
+  description = "true: AWS refuses to delete the balancers."
   type        = bool
   default     = true
 }

@@ -1,15 +1,15 @@
 # A region's retail boxes: an autoscaling group over all zones, of the fabric's one image.
 #
-# Whose word counts: the scaler's (driver aws). It alone knows which box is empty, so it alone ends boxes; the group
-# protects them from scale-in, and every policy here only adds. They are the safety net for a scaler whose
-# driver fails, or that is away, and they can't disagree with it: it asks for no fewer than it wants.
+# The scaler (driver aws) decides. It alone knows which box is empty, so it alone ends boxes. The group protects
+# them from scale-in, and every policy here only adds boxes. Policies are the safety net for a scaler that is down
+# or whose driver fails. They can't contradict it: it never asks for fewer boxes than it needs.
 
 locals {
-  # A box's agent drains within drain_seconds; then the machine still has to end its services and say so.
+  # A box's agent drains within drain_seconds; then the machine still has to stop its services and to report it.
   heartbeat = var.plan.drain_seconds + 60
   hook      = "drain"
 
-  # WantedBoxes of each scaler. They disagree: the largest number holds, as with the driver.
+  # WantedBoxes of each scaler. Where they differ, the largest number counts, as with the driver.
   wanted     = { for n, scaler in var.scalers : "wanted${n}" => scaler }
   wanted_sum = "MAX([${join(", ", [for id in sort(keys(local.wanted)) : "FILL(${id}, 0)"])}])"
 }
@@ -28,7 +28,7 @@ resource "aws_launch_template" "this" {
   metadata_options {
     http_endpoint = "enabled"
     http_tokens   = "required"
-    # Not for what runs in a container or behind a proxy on the machine.
+    # Not for processes in a container or behind a proxy on the machine.
     http_put_response_hop_limit = 1
   }
 
@@ -54,7 +54,7 @@ resource "aws_launch_template" "this" {
     }
   }
 
-  # No secret: it can be read by whoever is on the machine, and is in Terraform's state.
+  # No secrets: every process on the machine can read it, and it is in Terraform's state.
   user_data = base64encode(join("\n", ["#cloud-config", yamlencode({
     write_files = [{
       path        = "/etc/newsfabric/instance.json"
@@ -79,7 +79,7 @@ resource "aws_autoscaling_group" "this" {
   vpc_zone_identifier = values(var.subnets)
   target_group_arns   = var.target_group_arns
 
-  # AWS ends no box on its own account.
+  # AWS ends no box of its own accord.
   protect_from_scale_in = true
   suspended_processes   = ["AZRebalance"]
 
@@ -95,12 +95,12 @@ resource "aws_autoscaling_group" "this" {
     version = aws_launch_template.this.latest_version
   }
 
-  # From the machine's first second, so that no box is ever without it.
+  # From the machine's first second, so that no box ever lacks it.
   initial_lifecycle_hook {
     name                 = local.hook
     lifecycle_transition = "autoscaling:EC2_INSTANCE_TERMINATING"
     heartbeat_timeout    = local.heartbeat
-    # A box that doesn't answer must go all the same.
+    # AWS ends a box that doesn't answer after all.
     default_result = "CONTINUE"
   }
 
@@ -134,12 +134,12 @@ resource "aws_autoscaling_group" "this" {
   }
 
   lifecycle {
-    # The scaler's, who changes it all day.
+    # The scaler changes it all day.
     ignore_changes = [desired_capacity]
   }
 }
 
-# The scaler's own metric: as many boxes as it wants. WantedBoxes for each box that the group has is to be 1.
+# The scaler's own metric, the number of boxes that it wants: WantedBoxes for each box of the group should be 1.
 resource "aws_autoscaling_policy" "wanted" {
   name                      = "wanted-boxes"
   autoscaling_group_name    = aws_autoscaling_group.this.name
@@ -208,7 +208,7 @@ resource "aws_autoscaling_policy" "wanted" {
   }
 }
 
-# Scalers may both be away, or wrong: who is busy gets help without them.
+# Scalers may both be down, or wrong: busy boxes get help without them.
 resource "aws_autoscaling_policy" "busy" {
   name                      = "busy"
   autoscaling_group_name    = aws_autoscaling_group.this.name
@@ -245,7 +245,7 @@ resource "aws_cloudwatch_metric_alarm" "busy" {
   alarm_actions       = [aws_autoscaling_policy.busy.arn]
 }
 
-# Raises the least, so that boxes stand before a crowd comes. At the end it is lowered again, which ends none.
+# Raises the minimum, so that boxes are ready before a crowd arrives. At the end the minimum is lowered again, which ends no box.
 resource "aws_autoscaling_schedule" "begins" {
   for_each = var.schedules
 

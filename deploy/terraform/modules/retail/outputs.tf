@@ -9,12 +9,12 @@ output "launch_template_id" {
 }
 
 output "heartbeat_seconds" {
-  description = "How long the hook waits for a box that drains."
+  description = "Seconds for which the hook waits for a draining box."
   value       = local.heartbeat
 }
 
 output "scaler_options" {
-  description = "What the region's scalers are started with: option, with _ for -, to its value."
+  description = "Options of the region's scalers: option, with _ for -, to its value."
   value = {
     driver     = "aws"
     group      = aws_autoscaling_group.this.name

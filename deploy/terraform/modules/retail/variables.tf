@@ -60,7 +60,7 @@ variable "kms_key_arn" {
 }
 
 variable "target_group_arns" {
-  description = "Target groups of the readers' balancer; empty where readers come to boxes' own addresses."
+  description = "Target groups of the readers' balancer; empty where readers connect to boxes' own addresses."
   type        = list(string)
   default     = []
 }
@@ -77,7 +77,7 @@ variable "root_gb" {
 }
 
 variable "plan" {
-  description = "How many boxes, and how they come and go: the scaler's --least, --most, --boot and --drain. Give the scalers the same."
+  description = "Limits and times of scaling: the scaler's --least, --most, --boot and --drain. Give the scalers the same values."
   type = object({
     least         = optional(number, 3)
     most          = optional(number, 200)
@@ -88,7 +88,7 @@ variable "plan" {
 
   validation {
     condition     = var.plan.least >= 2 && var.plan.least <= var.plan.most && var.plan.most <= 1000
-    error_message = "plan.least must be 2 or more and at most plan.most, and plan.most at most 1000, as many as a scaler follows."
+    error_message = "plan.least must be 2 or more and at most plan.most, and plan.most at most 1000, the scaler's limit."
   }
 
   validation {
@@ -98,12 +98,12 @@ variable "plan" {
 
   validation {
     condition     = var.plan.drain_seconds >= 10 && var.plan.drain_seconds <= 7080
-    error_message = "plan.drain_seconds must be from 10 to 7080: AWS lets a lifecycle hook wait for 7200, two minutes of which are for the machine to end."
+    error_message = "plan.drain_seconds must be from 10 to 7080: AWS lets a lifecycle hook wait for 7200, and the machine needs two minutes to stop."
   }
 }
 
 variable "readers_per_box" {
-  description = "Readers that one box takes: --capacity of its gateway, --per-box of the scalers."
+  description = "Readers that one box accepts: --capacity of its gateway, --per-box of the scalers."
   type        = number
   default     = 100000
 
@@ -119,22 +119,22 @@ variable "readers_per_box" {
 }
 
 variable "cloudwatch_namespace" {
-  description = "Where scalers put their metrics (--cloudwatch), from module iam."
+  description = "Namespace of the scalers' metrics (--cloudwatch), from module iam."
   type        = string
 }
 
 variable "scalers" {
-  description = "Names of the region's scalers, dimension Scaler of their metrics. The largest number holds."
+  description = "Names of the region's scalers, dimension Scaler of their metrics. The largest number counts."
   type        = list(string)
 
   validation {
     condition     = length(var.scalers) >= 1 && length(var.scalers) <= 7 && length(distinct(var.scalers)) == length(var.scalers)
-    error_message = "scalers must be 1 to 7 different names: AWS takes ten metrics for a target, and two are the group's."
+    error_message = "scalers must be 1 to 7 different names: AWS accepts ten metrics for a target, and two are the group's."
   }
 }
 
 variable "busy_percent" {
-  description = "Mean processor time of boxes from which the safety net adds boxes, whatever scalers say."
+  description = "Mean processor time of boxes from which the safety net adds boxes, independent of the scalers."
   type        = number
   default     = 60
 
@@ -145,7 +145,7 @@ variable "busy_percent" {
 }
 
 variable "schedules" {
-  description = "Times for which boxes stand beforehand: name to the least number, and when it begins and ends (cron, UTC)."
+  description = "Schedules of extra boxes: name to the minimum, its begin and its end (cron, UTC)."
   type = map(object({
     least  = number
     begins = string
@@ -165,7 +165,7 @@ variable "schedules" {
 }
 
 variable "told" {
-  description = "What a box is told at its boot: AMQPS URLs of the core, the store's URL, frontdesks (the own region's first), the URL by which readers reach it ({box} is its id), networks of frontdesks and of balancers, pages that may connect, how tokens are checked, and names of its secrets."
+  description = "User data of a box: AMQPS URLs of the core, the store's URL, frontdesks (its own region's first), and the URL for readers ({box} is its id). Also networks of frontdesks and of balancers, pages that may connect, the checks of tokens, and names of its secrets."
   type = object({
     core           = list(string)
     store          = string

@@ -1,6 +1,6 @@
-# Names. Readers ask the nearest healthy region's frontdesk; each region has a name of its own too, which
-# health checks, other regions' boards and readers' alternates use. Names inside never change, whatever
-# machine stands behind them.
+# Names. Readers ask the nearest healthy region's frontdesk. Each region has a name of its own, too, for
+# health checks, other regions' boards and readers' alternates. Names inside never change when a machine
+# is replaced.
 
 locals {
   served = { for name, region in var.regions : name => region if !contains(var.evacuated, name) }

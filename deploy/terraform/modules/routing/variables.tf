@@ -1,5 +1,5 @@
 variable "domain" {
-  description = "Readers ask frontdesks at this name, like news.example.com; regions are below it."
+  description = "The name at which readers reach frontdesks, like news.example.com; regions' names are below it."
   type        = string
 
   validation {
@@ -19,7 +19,7 @@ variable "zone_id" {
 }
 
 variable "regions" {
-  description = "Region to its AWS region and its balancers; readers is null where readers come to boxes' own addresses."
+  description = "Region to its AWS region and its balancers; readers is null where readers connect to boxes' own addresses."
   type = map(object({
     aws_region = string
     desks      = object({ dns_name = string, zone_id = string })
@@ -28,13 +28,13 @@ variable "regions" {
 }
 
 variable "evacuated" {
-  description = "Regions that readers aren't sent to. Their own names stay, and who is there is not sent away by this."
+  description = "Regions to which no reader is sent. Their own names stay, and readers who are there stay as well."
   type        = set(string)
   default     = []
 
   validation {
     condition     = length(setsubtract(var.evacuated, keys(var.regions))) == 0
-    error_message = "evacuated may name regions of the fabric alone."
+    error_message = "evacuated must have names of the fabric's regions only."
   }
 
   validation {
@@ -44,7 +44,7 @@ variable "evacuated" {
 }
 
 variable "health" {
-  description = "Health checks of frontdesks: seconds between two (10 or 30), and how many must fail."
+  description = "Health checks of frontdesks: seconds between two (10 or 30), and the number of failures that counts as down."
   type = object({
     interval = optional(number, 10)
     failures = optional(number, 3)
@@ -53,12 +53,12 @@ variable "health" {
 
   validation {
     condition     = contains([10, 30], var.health.interval) && var.health.failures >= 1 && var.health.failures <= 10
-    error_message = "health.interval must be 10 or 30 and health.failures from 1 to 10, as Route 53 has them."
+    error_message = "health.interval must be 10 or 30 and health.failures from 1 to 10, as in Route 53."
   }
 }
 
 variable "inside" {
-  description = "Names inside: the zone, the networks that it is answered in, and host to address."
+  description = "Names inside: the zone, the networks that may ask for them, and host to address."
   type = object({
     zone     = string
     networks = map(object({ vpc_id = string, aws_region = string }))
@@ -67,6 +67,6 @@ variable "inside" {
 
   validation {
     condition     = can(regex("^[a-z][a-z0-9-]*\\.internal$", var.inside.zone)) && length(var.inside.networks) > 0
-    error_message = "inside.zone must end in .internal, like newsfabric.internal, which nobody outside has, and inside.networks must have one network at least."
+    error_message = "inside.zone must end in .internal, like newsfabric.internal, which no public zone has, and inside.networks must have one network at least."
   }
 }

@@ -144,7 +144,7 @@ def _who_ruled(node: Node, given: dict[str, Any]) -> Session | None:
         strange = set(_roles(default)) - {DEFAULT[0], *known}
         if strange:
             sys.exit(
-                f"error: the default login was open, and somebody has made "
+                f"error: the default login was open, and a stranger has made "
                 f"{', '.join(sorted(strange))} with it: look who that is, and drop it"
             )
         return default

@@ -1,4 +1,4 @@
-# Whether each value of environment.auto.tfvars is one that modules take.
+# Checks that modules accept each value of environment.auto.tfvars.
 
 mock_provider "aws" {
   alias = "any"
@@ -44,11 +44,11 @@ run "both_regions_have_boxes_and_frontdesks" {
 
   assert {
     condition     = alltrue([for options in output.settings.newsfabric_scaler_options : strcontains(join(" ", options), "--least ${var.retail.plan.least} --most ${var.retail.plan.most} ")])
-    error_message = "a region has other boxes than this environment says"
+    error_message = "a region's boxes differ from this environment's"
   }
 
   assert {
     condition     = output.settings.newsfabric_gateways_at == ["readers.dublin.news.example.com", "readers.oregon.news.example.com"]
-    error_message = "readers would be sent elsewhere, or nowhere"
+    error_message = "readers would be sent to a wrong region, or nowhere"
   }
 }

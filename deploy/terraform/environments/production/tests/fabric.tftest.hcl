@@ -1,5 +1,5 @@
-# The files of environments, with values of the test's own. One mock stands for all three providers; only data that differ by region are
-# said for each.
+# The files of environments, with the test's own values. One mock stands for all three providers; only data that differs by region is
+# given for each.
 
 mock_provider "aws" {
   alias = "any"
@@ -89,7 +89,7 @@ variables {
     dublin = "arn:aws:acm:eu-west-1:123456789012:certificate/c"
   }
   publisher_cidrs = ["203.0.113.0/24"]
-  # An environment's own are in environment.auto.tfvars.
+  # An environment's own values are in environment.auto.tfvars.
   client = {}
   core   = {}
   store  = {}
@@ -106,12 +106,12 @@ run "the_inventory_has_ansibles_groups_and_one_for_each_region" {
 
   assert {
     condition     = join(" ", keys(output.inventory.all.children.core.hosts)) == "dublin-core-1 dublin-core-2 dublin-core-3 oregon-core-1 oregon-core-2 oregon-core-3"
-    error_message = "a core node is missing, or isn't one"
+    error_message = "a core node is missing, or another machine is taken for one"
   }
 
   assert {
     condition     = join(" ", keys(output.inventory.all.children.oregon.hosts)) == "oregon-client-1 oregon-core-1 oregon-core-2 oregon-core-3 oregon-store-1 oregon-store-2 oregon-store-3" && join(" ", keys(output.inventory.all.children.proxy.hosts)) == "singapore-proxy-1"
-    error_message = "a region's group has other machines than the region"
+    error_message = "the machines of a region's group and of the region differ"
   }
 }
 
@@ -138,17 +138,17 @@ run "ansible_is_told_what_was_made" {
 
   assert {
     condition     = output.settings.newsfabric_networks == ["10.10.0.0/16", "10.11.0.0/16", "10.12.0.0/16"] && output.settings.newsfabric_proxies == { singapore = "oregon" } && output.settings.newsfabric_regions == ["oregon", "dublin"]
-    error_message = "hosts would be looked for elsewhere"
+    error_message = "hosts would be looked for at wrong addresses"
   }
 
   assert {
     condition     = output.settings.newsfabric_gateways_at == ["readers.dublin.news.example.com", "readers.oregon.news.example.com"]
-    error_message = "frontdesks would ignore what boxes say of themselves"
+    error_message = "frontdesks would ignore boxes' reports"
   }
 
   assert {
     condition     = join(" ", output.settings.newsfabric_proxy_from) == "10.10.0.0/20 10.10.16.0/20 10.10.32.0/20 10.11.0.0/20 10.11.16.0/20 10.11.32.0/20"
-    error_message = "frontdesks would take a balancer for the one who asks"
+    error_message = "frontdesks would take a balancer for the client"
   }
 
   assert {
@@ -162,7 +162,7 @@ run "each_region_lets_in_the_others_brokers_and_no_stranger" {
 
   assert {
     condition     = alltrue([for opening in module.first.openings : alltrue([for cidr in opening.cidrs : contains(["0.0.0.0/0", "203.0.113.0/24", "10.12.224.0/24", "10.12.225.0/24", "10.12.226.0/24"], cidr) || startswith(cidr, "10.11.")])])
-    error_message = "somebody else is let in"
+    error_message = "a stranger is let in"
   }
 
   assert {

@@ -34,7 +34,7 @@ run "six_nodes_are_two_in_each_zone" {
 
   assert {
     condition     = alltrue([for zone in var.zones : length([for host in values(output.hosts) : host if host.zone == zone]) == 2])
-    error_message = "racks don't hold equally many nodes"
+    error_message = "racks have different numbers of nodes"
   }
 }
 

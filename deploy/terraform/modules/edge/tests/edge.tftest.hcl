@@ -25,7 +25,7 @@ run "the_readers_balancer_ends_tls_and_says_who_a_reader_is" {
 
   assert {
     condition     = tobool(aws_lb_target_group.readers[0].proxy_protocol_v2) && aws_lb_target_group.readers[0].preserve_client_ip == "false" && aws_lb_target_group.readers[0].protocol == "TCP"
-    error_message = "gateways must be told the reader's address, by a header that only the balancer can send"
+    error_message = "gateways must get the reader's address, in a header that only the balancer can send"
   }
 }
 
@@ -43,22 +43,22 @@ run "a_box_that_drains_keeps_its_readers_until_it_has_sent_them_away" {
 run "doors_ask_whether_a_process_is_ready" {
   assert {
     condition     = aws_lb_target_group.readers[0].health_check[0].path == "/healthz/ready" && aws_lb_target_group.desks.health_check[0].path == "/healthz/ready"
-    error_message = "who isn't ready gets readers"
+    error_message = "a box that isn't ready gets readers"
   }
 }
 
 run "every_frontdesk_is_behind_the_door" {
   assert {
     condition     = toset([for each in aws_lb_target_group_attachment.desks : each.target_id]) == toset(["i-1", "i-2", "i-3"])
-    error_message = "a frontdesk isn't asked"
+    error_message = "a frontdesk gets no requests"
   }
 
   assert {
     condition     = aws_lb_listener.desks.protocol == "HTTPS" && aws_lb.desks.drop_invalid_header_fields
-    error_message = "frontdesks are asked without TLS, or with headers that are none"
+    error_message = "frontdesks are asked without TLS, or with forged headers"
   }
 
-  # Ansible's newsfabric_tls: their port speaks nothing else.
+  # Ansible's newsfabric_tls: with it, their port speaks TLS alone.
   assert {
     condition     = aws_lb_target_group.desks.protocol == "HTTPS" && aws_lb_target_group.desks.health_check[0].protocol == "HTTPS"
     error_message = "the balancer speaks HTTP to a port of TLS"
@@ -73,7 +73,7 @@ run "with_direct_addresses_there_is_no_readers_balancer" {
 
   assert {
     condition     = length(aws_lb.readers) == 0 && length(output.readers_target_group_arns) == 0 && output.readers == null
-    error_message = "a balancer is paid for that nobody uses"
+    error_message = "an unused balancer costs money"
   }
 }
 

@@ -1,4 +1,4 @@
-# Mocked groups all have the same id, so rules are told apart by their keys: to-port-from.
+# Mocked groups all have the same id, so rules are identified by their keys: to-port-from.
 mock_provider "aws" {}
 
 variables {
@@ -22,7 +22,7 @@ run "only_the_two_doors_are_open_to_the_internet" {
 run "publishers_reach_the_client_cluster_alone" {
   assert {
     condition     = join(" ", [for key, rule in aws_vpc_security_group_ingress_rule.cidrs : "${key}:${rule.from_port}" if rule.cidr_ipv4 == "203.0.113.0/24"]) == "client-5671-203.0.113.0/24:5671"
-    error_message = "publishers reach something else than AMQPS of client nodes"
+    error_message = "publishers reach more than AMQPS of client nodes"
   }
 }
 
@@ -50,12 +50,12 @@ run "a_core_node_reads_at_each_box_as_readers_do" {
 run "admin_ports_are_open_to_nobody" {
   assert {
     condition     = toset([for opening in output.openings : opening.port]) == toset([443, 5671, 7000, 8080, 9042, 9100, 9106, 15671])
-    error_message = "another port is open than those of readers, frontdesks, brokers, stores and metrics"
+    error_message = "a port is open besides those of readers, frontdesks, brokers, stores and metrics"
   }
 
   assert {
     condition     = alltrue([for opening in output.openings : opening.group == "client" && length(opening.cidrs) == 0 if contains([9100, 9106], opening.port)])
-    error_message = "somebody else than Prometheus, which is on client nodes, reads metrics"
+    error_message = "another machine than Prometheus's, which is a client node, reads metrics"
   }
 }
 
@@ -79,7 +79,7 @@ run "ssh_comes_from_the_endpoint_to_every_machine" {
 
   assert {
     condition     = alltrue([for opening in output.openings : opening.port != 22])
-    error_message = "ssh is open to somebody else"
+    error_message = "ssh is open to other clients"
   }
 }
 
@@ -105,7 +105,7 @@ run "the_store_talks_to_the_other_regions_store" {
 run "no_rule_has_what_ec2_refuses" {
   assert {
     condition     = alltrue([for rule in merge(aws_vpc_security_group_ingress_rule.cidrs, aws_vpc_security_group_egress_rule.cidrs, aws_vpc_security_group_ingress_rule.groups) : can(regex("^[A-Za-z0-9 ._:/()#,@+=&;{}!$*\\[\\]-]{1,255}$", rule.description))])
-    error_message = "a description has a character that EC2 doesn't take"
+    error_message = "a description has a character that EC2 refuses"
   }
 }
 
@@ -132,7 +132,7 @@ run "a_proxy_lets_in_publishers_and_regions_brokers" {
     condition = toset([for key, rule in aws_vpc_security_group_ingress_rule.cidrs : "${rule.cidr_ipv4}:${rule.from_port}"]) == toset([
       "203.0.113.0/24:5671", "10.10.224.0/24:5671", "10.10.224.0/24:15671", "10.10.224.0/24:9100"
     ])
-    error_message = "a proxy is open to somebody else than publishers and regions' brokers"
+    error_message = "a proxy is open to clients besides publishers and regions' brokers"
   }
 
   assert {

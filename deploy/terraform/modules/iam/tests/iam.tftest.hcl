@@ -27,7 +27,7 @@ run "the_core_may_what_its_scaler_calls_and_nothing_else" {
       "secretsmanager:GetSecretValue",
       "secretsmanager:TagResource",
     ])
-    error_message = "docs/scaling.md lists what driver aws needs, operations/instance/cloud.py what admission does; secrets and their key are all else"
+    error_message = "docs/scaling.md lists the calls of driver aws, operations/instance/cloud.py those of admission; secrets and their key are all other rights"
   }
 }
 
@@ -36,12 +36,12 @@ run "it_may_act_on_its_own_group_alone" {
     condition = [for statement in jsondecode(aws_iam_role_policy.this["core"].policy).Statement : statement.Resource if statement.Sid == "ScalerActs"] == [
       ["arn:aws:autoscaling:us-west-2:123456789012:autoScalingGroup:*:autoScalingGroupName/newsfabric-oregon-retail"]
     ]
-    error_message = "a scaler could end others' machines"
+    error_message = "a scaler could end other machines"
   }
 
   assert {
     condition     = [for statement in jsondecode(aws_iam_role_policy.this["core"].policy).Statement : statement.Condition.StringEquals["cloudwatch:namespace"] if statement.Sid == "ScalerTells"] == [["newsfabric"]]
-    error_message = "a scaler could write others' metrics"
+    error_message = "a scaler could write other metrics"
   }
 }
 
@@ -50,19 +50,19 @@ run "a_box_may_end_its_hook_and_read_its_own_secrets" {
     condition = toset(flatten([for statement in jsondecode(aws_iam_role_policy.this["retail"].policy).Statement : statement.Action])) == toset([
       "autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat", "kms:Decrypt", "secretsmanager:GetSecretValue"
     ])
-    error_message = "who breaks into a box could do more than end its hook"
+    error_message = "an intruder on a box could do more than end its hook"
   }
 
   assert {
     condition     = [for statement in jsondecode(aws_iam_role_policy.this["retail"].policy).Statement : statement.Condition.StringEquals["kms:ViaService"] if statement.Sid == "SecretsAreDecrypted"] == [["secretsmanager.us-west-2.amazonaws.com"]]
-    error_message = "a box could decrypt what isn't a secret of Secrets Manager"
+    error_message = "a box could decrypt data other than secrets of Secrets Manager"
   }
 }
 
 run "no_box_reads_another_boxs_password" {
   assert {
     condition     = [for statement in jsondecode(aws_iam_role_policy.this["retail"].policy).Statement : statement.Condition.StringEquals["aws:ResourceTag/Box"] if statement.Sid == "BoxReadsItsPassword"] == [["$${ec2:SourceInstanceARN}"]]
-    error_message = "who breaks into a box could log in as another"
+    error_message = "an intruder on a box could log in as another box"
   }
 
   assert {
@@ -103,7 +103,7 @@ run "without_boxes_nobody_may_anything" {
 run "what_is_encrypted_is_so_with_a_key_that_turns" {
   assert {
     condition     = aws_kms_key.this.enable_key_rotation
-    error_message = "the region's key is the same for ever"
+    error_message = "the region's key is never rotated"
   }
 }
 

@@ -19,7 +19,7 @@ variables {
 run "they_are_spread_over_the_zones_in_turn" {
   assert {
     condition     = { for name, host in output.hosts : name => host.zone } == { "oregon-core-1" = "us-west-2a", "oregon-core-2" = "us-west-2b", "oregon-core-3" = "us-west-2c", "oregon-core-4" = "us-west-2a" }
-    error_message = "zones don't take turns"
+    error_message = "zones aren't used in turn"
   }
 
   assert {
@@ -50,7 +50,7 @@ run "every_volume_is_encrypted" {
 run "the_dynamic_inventory_finds_them_by_tags" {
   assert {
     condition     = aws_instance.this["oregon-core-2"].tags == tomap({ Name = "oregon-core-2", Host = "oregon-core-2", Fabric = "newsfabric", Region = "oregon", Role = "core", Zone = "us-west-2b" })
-    error_message = "tags differ from what deploy/ansible/inventories looks for"
+    error_message = "tags differ from those that deploy/ansible/inventories looks for"
   }
 }
 

@@ -3,7 +3,7 @@ mock_provider "aws" {
     defaults = { region = "us-west-2" }
   }
 
-  # Mocked ids may be the same: these are told apart.
+  # Mocked ids may be the same: these are distinct.
   override_resource {
     target = aws_route_table.public
     values = { id = "rtb-public" }
@@ -45,12 +45,12 @@ run "each_zone_has_three_subnets" {
 
   assert {
     condition     = join(" ", output.edge_cidrs) == "10.10.0.0/20 10.10.16.0/20 10.10.32.0/20"
-    error_message = "the edge's subnets are elsewhere"
+    error_message = "the edge's subnets have wrong addresses"
   }
 
   assert {
     condition     = join(" ", output.brokers_cidrs) == "10.10.224.0/24 10.10.225.0/24 10.10.226.0/24" && join(" ", output.store_cidrs) == "10.10.240.0/24 10.10.241.0/24 10.10.242.0/24"
-    error_message = "brokers' or the store's subnets are elsewhere"
+    error_message = "brokers' or the store's subnets have wrong addresses"
   }
 }
 
@@ -62,14 +62,14 @@ run "the_store_has_no_way_to_the_internet" {
 
   assert {
     condition     = aws_route.internet.route_table_id == "rtb-public" && aws_route.internet.gateway_id == aws_internet_gateway.this.id
-    error_message = "the way to the internet isn't the public route table's, by the internet gateway"
+    error_message = "the public route table has no route through the internet gateway, or another table has one"
   }
 }
 
 run "ssh_comes_through_the_endpoint_alone" {
   assert {
     condition     = aws_vpc_security_group_egress_rule.ssh_door.from_port == 22 && aws_vpc_security_group_egress_rule.ssh_door.to_port == 22 && aws_vpc_security_group_egress_rule.ssh_door.cidr_ipv4 == var.cidr
-    error_message = "the ssh door leads further than to port 22 of this network"
+    error_message = "the ssh endpoint reaches more than port 22 of this network"
   }
 }
 
@@ -80,7 +80,7 @@ run "the_smallest_network_has_room" {
 
   assert {
     condition     = join(" ", output.store_cidrs) == "10.10.15.0/28 10.10.15.16/28 10.10.15.32/28"
-    error_message = "subnets of a /20 must be /28, as small as AWS takes them"
+    error_message = "subnets of a /20 must be /28, the smallest that AWS allows"
   }
 }
 

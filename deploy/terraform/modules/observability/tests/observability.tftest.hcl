@@ -25,12 +25,12 @@ run "a_scaler_that_says_nothing_is_an_alarm" {
 run "what_a_scaler_says_of_its_trouble_is_an_alarm_of_each" {
   assert {
     condition     = join(" ", keys(aws_cloudwatch_metric_alarm.scalers)) == "oregon-core-1-scaler-DriverFailing oregon-core-1-scaler-FailedBoxes oregon-core-1-scaler-Limited oregon-core-1-scaler-SilentBoxes oregon-core-2-scaler-DriverFailing oregon-core-2-scaler-FailedBoxes oregon-core-2-scaler-Limited oregon-core-2-scaler-SilentBoxes"
-    error_message = "not the metrics of wholesale/scaler/drivers/cloudwatch.py"
+    error_message = "the metrics differ from those of wholesale/scaler/drivers/cloudwatch.py"
   }
 
   assert {
     condition     = aws_cloudwatch_metric_alarm.scalers["oregon-core-2-scaler-Limited"].dimensions == tomap({ Region = "oregon", Scaler = "oregon-core-2-scaler" })
-    error_message = "not the dimensions of wholesale/scaler/drivers/cloudwatch.py"
+    error_message = "the dimensions differ from those of wholesale/scaler/drivers/cloudwatch.py"
   }
 }
 
@@ -42,14 +42,14 @@ run "a_machine_that_is_gone_is_an_alarm" {
 
   assert {
     condition     = alltrue([for alarm in aws_cloudwatch_metric_alarm.machines : alarm.treat_missing_data == "breaching"])
-    error_message = "a machine that is gone says nothing, which must be an alarm"
+    error_message = "a lost machine sends no metrics, which must be an alarm"
   }
 }
 
 run "only_doors_that_are_there_have_an_alarm" {
   assert {
     condition     = join(" ", keys(aws_cloudwatch_metric_alarm.doors)) == "desks" && aws_cloudwatch_metric_alarm.doors["desks"].namespace == "AWS/ApplicationELB"
-    error_message = "a door without a balancer has an alarm, or the other has none"
+    error_message = "an entrance without a balancer has an alarm, or the other one has none"
   }
 }
 

@@ -15,12 +15,12 @@ variables {
 run "every_route_table_leads_to_the_other_network" {
   assert {
     condition     = { for name, route in aws_route.near : route.route_table_id => route.destination_cidr_block } == { "rtb-1" = "10.11.0.0/16", "rtb-2" = "10.11.0.0/16" }
-    error_message = "the near network doesn't lead to the far one"
+    error_message = "the near network has no route to the far one"
   }
 
   assert {
     condition     = { for name, route in aws_route.far : route.route_table_id => route.destination_cidr_block } == { "rtb-3" = "10.10.0.0/16", "rtb-4" = "10.10.0.0/16" }
-    error_message = "the far network doesn't lead back"
+    error_message = "the far network has no route back"
   }
 }
 

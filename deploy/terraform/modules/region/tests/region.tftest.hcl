@@ -58,12 +58,12 @@ variables {
 run "a_region_has_its_clusters_and_a_group_for_its_boxes" {
   assert {
     condition     = { for group, hosts in output.hosts : group => length(hosts) } == { client = 1, core = 3, store = 3 }
-    error_message = "a cluster has another size than it was given"
+    error_message = "a cluster's size differs from the given one"
   }
 
   assert {
     condition     = output.scaler_options.group == "newsfabric-oregon-retail" && output.scaler_options.zones == 3 && output.scaler_options.per_box == 50000
-    error_message = "scalers are told of another group"
+    error_message = "scalers have the name of another group"
   }
 }
 
@@ -137,7 +137,7 @@ run "boxes_with_addresses_of_their_own_have_no_balancer_before_them" {
 
   assert {
     condition     = output.doors.readers == null && output.scaler_options.per_box == 100000
-    error_message = "a balancer is paid for, or boxes take as few readers as behind one"
+    error_message = "an unused balancer costs money, or boxes accept only as many readers as behind one"
   }
 
   assert {

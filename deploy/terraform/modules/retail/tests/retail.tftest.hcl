@@ -42,7 +42,7 @@ run "the_hook_waits_longer_than_a_drain" {
 
   assert {
     condition     = one([for hook in aws_autoscaling_group.this.initial_lifecycle_hook : hook.default_result if hook.lifecycle_transition == "autoscaling:EC2_INSTANCE_TERMINATING"]) == "CONTINUE"
-    error_message = "a box that doesn't answer must go all the same"
+    error_message = "AWS must end a box that doesn't answer"
   }
 }
 
@@ -53,7 +53,7 @@ run "the_hook_waits_for_the_longest_drain_too" {
 
   assert {
     condition     = one([for hook in aws_autoscaling_group.this.initial_lifecycle_hook : hook.heartbeat_timeout if hook.name == "drain"]) > 7080 && one([for hook in aws_autoscaling_group.this.initial_lifecycle_hook : hook.heartbeat_timeout if hook.name == "drain"]) <= 7200
-    error_message = "the hook is shorter than the drain, or longer than AWS has it"
+    error_message = "the hook is shorter than the drain, or longer than AWS allows"
   }
 }
 
@@ -70,7 +70,7 @@ run "aws_ends_no_box_on_its_own_account" {
 
   assert {
     condition     = alltrue([for step in aws_autoscaling_policy.busy.step_adjustment : step.scaling_adjustment > 0])
-    error_message = "the safety net takes boxes away"
+    error_message = "the safety net removes boxes"
   }
 }
 
@@ -80,24 +80,24 @@ run "the_target_is_the_scalers_own_metric" {
       for query in aws_autoscaling_policy.wanted.target_tracking_configuration[0].customized_metric_specification[0].metrics :
       join(" ", [for dimension in query.metric_stat[0].metric[0].dimensions : "${dimension.name}=${dimension.value}"]) if try(query.metric_stat[0].metric[0].metric_name, "") == "WantedBoxes"
     ]) == toset(["Region=oregon Scaler=oregon-core-1-scaler", "Region=oregon Scaler=oregon-core-2-scaler"])
-    error_message = "not the dimensions under which wholesale/scaler/drivers/cloudwatch.py puts WantedBoxes"
+    error_message = "the dimensions differ from those of WantedBoxes in wholesale/scaler/drivers/cloudwatch.py"
   }
 
   assert {
     condition     = one([for query in aws_autoscaling_policy.wanted.target_tracking_configuration[0].customized_metric_specification[0].metrics : query.expression if query.return_data]) == "MAX([FILL(wanted0, 0), FILL(wanted1, 0)]) / boxes"
-    error_message = "the largest wish of the scalers must hold"
+    error_message = "the largest number of the scalers must count"
   }
 
   assert {
     condition     = aws_autoscaling_policy.wanted.target_tracking_configuration[0].target_value == 1
-    error_message = "as many boxes as are wanted: a ratio of 1"
+    error_message = "as many boxes as the scaler wants: a ratio of 1"
   }
 }
 
 run "who_is_busy_gets_help_without_a_scaler" {
   assert {
     condition     = aws_cloudwatch_metric_alarm.busy.threshold == 60 && one(aws_cloudwatch_metric_alarm.busy.alarm_actions) == "arn:aws:autoscaling:us-west-2:123456789012:scalingPolicy:busy" && aws_cloudwatch_metric_alarm.busy.metric_name == "CPUUtilization"
-    error_message = "no policy follows from boxes that are busy"
+    error_message = "busy boxes change no policy"
   }
 }
 
@@ -108,7 +108,7 @@ run "boxes_stand_before_a_crowd_comes" {
 
   assert {
     condition     = aws_autoscaling_schedule.begins["election"].min_size == 40 && aws_autoscaling_schedule.begins["election"].desired_capacity == -1
-    error_message = "a schedule must raise the least and nothing else"
+    error_message = "a schedule must raise the minimum and nothing else"
   }
 
   assert {
@@ -120,7 +120,7 @@ run "boxes_stand_before_a_crowd_comes" {
 run "a_refresh_has_the_new_box_ready_before_the_old_one_goes" {
   assert {
     condition     = aws_autoscaling_group.this.instance_refresh[0].preferences[0].min_healthy_percentage == 100 && aws_autoscaling_group.this.instance_refresh[0].preferences[0].max_healthy_percentage > 100
-    error_message = "a refresh takes boxes away first"
+    error_message = "a refresh first removes boxes"
   }
 
   assert {
@@ -149,12 +149,12 @@ run "a_box_has_an_address_of_its_own_and_is_told_no_secret" {
 
   assert {
     condition     = !can(regex("(?i)password|cookie|private key|://[^/]*@", base64decode(aws_launch_template.this.user_data))) && jsondecode(yamldecode(base64decode(aws_launch_template.this.user_data)).write_files[0].content).secrets == var.told.secrets
-    error_message = "user data can be read by whoever is on the machine, and is in the state"
+    error_message = "every process on the machine can read user data, and it is in the state"
   }
 
   assert {
     condition     = jsondecode(yamldecode(base64decode(aws_launch_template.this.user_data)).write_files[0].content).capacity == var.readers_per_box
-    error_message = "a box isn't told how many readers it takes"
+    error_message = "a box doesn't know its number of readers"
   }
 }
 
@@ -164,7 +164,7 @@ run "a_box_is_told_all_that_it_reads_at_its_boot" {
       "capacity", "core", "drain_seconds", "frontdesks", "group", "hook", "networks", "origins", "proxy_from", "public_url", "region", "role", "secrets", "store",
       "token_audience", "token_issuer", "token_keys",
     ])
-    error_message = "not the fields that operations/instance/description.py reads"
+    error_message = "the fields differ from those that operations/instance/description.py reads"
   }
 
   assert {
@@ -194,7 +194,7 @@ run "a_login_in_user_data_is_refused" {
 run "the_dynamic_inventory_finds_boxes_by_tags" {
   assert {
     condition     = { for tag in aws_autoscaling_group.this.tag : tag.key => tag.value if tag.propagate_at_launch } == { Name = "newsfabric-oregon-retail", Fabric = "newsfabric", Region = "oregon", Role = "retail" }
-    error_message = "tags differ from what deploy/ansible/inventories looks for"
+    error_message = "tags differ from those that deploy/ansible/inventories looks for"
   }
 }
 
@@ -205,7 +205,7 @@ run "scalers_are_told_the_same_as_the_group" {
 
   assert {
     condition     = output.scaler_options.group == aws_autoscaling_group.this.name && output.scaler_options.least == aws_autoscaling_group.this.min_size && output.scaler_options.most == aws_autoscaling_group.this.max_size && output.scaler_options.zones == 3
-    error_message = "a scaler and its group would disagree"
+    error_message = "a scaler and its group would have different limits"
   }
 }
 

@@ -17,7 +17,7 @@ variables {
 run "readers_ask_the_nearest_region_that_is_well" {
   assert {
     condition     = { for name, record in aws_route53_record.nearest : name => record.latency_routing_policy[0].region } == { oregon = "us-west-2", dublin = "eu-west-1" }
-    error_message = "the record doesn't go by latency"
+    error_message = "the record isn't routed by latency"
   }
 
   assert {
@@ -29,13 +29,13 @@ run "readers_ask_the_nearest_region_that_is_well" {
 run "health_is_the_frontdesks_own_word_over_https" {
   assert {
     condition     = alltrue([for name, check in aws_route53_health_check.desk : check.type == "HTTPS" && check.resource_path == "/healthz/ready" && check.fqdn == "${name}.news.example.com" && check.port == 443])
-    error_message = "the health check asks something else"
+    error_message = "the health check has another target"
   }
 
-  # A region that is gone: three checks of ten seconds, and as long as a name is kept.
+  # After the loss of a region: three checks of ten seconds, and the lifetime of a name.
   assert {
     condition     = alltrue([for check in aws_route53_health_check.desk : check.request_interval * check.failure_threshold <= 30])
-    error_message = "a region's loss is seen later than after half a minute"
+    error_message = "a region's loss is noticed after more than half a minute"
   }
 }
 
@@ -53,19 +53,19 @@ run "a_region_has_a_name_of_its_own_that_stays_when_it_is_evacuated" {
 run "readers_balancers_have_names_where_there_are_some" {
   assert {
     condition     = output.readers_urls == { oregon = "https://readers.oregon.news.example.com" } && aws_route53_record.readers["oregon"].alias[0].name == "readers.oregon"
-    error_message = "gateways would be told another public URL"
+    error_message = "gateways would get another public URL"
   }
 }
 
 run "machines_have_names_inside_alone" {
   assert {
     condition     = aws_route53_record.inside["oregon-core-1"].name == "oregon-core-1.newsfabric.internal" && aws_route53_record.inside["oregon-core-1"].zone_id == aws_route53_zone.inside.zone_id
-    error_message = "a machine's name is elsewhere than in the zone inside"
+    error_message = "a machine's name is outside the internal zone"
   }
 
   assert {
     condition     = toset([for vpc in aws_route53_zone.inside.vpc : vpc.vpc_id]) == toset(["vpc-1", "vpc-2"])
-    error_message = "a network can't look up machines' names, or everybody can"
+    error_message = "a network can't look up machines' names, or strangers can"
   }
 }
 

@@ -16,10 +16,10 @@ import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
 
 /**
- * How to connect to the broker at one AMQP URL.
+ * Connects to the broker at one AMQP URL.
  *
- * <p>The library takes any certificate for {@code amqps}; here it must be the named host's, by an authority
- * that Java trusts or that is in the PEM file of the URL's {@code cacertfile}.
+ * <p>For {@code amqps} the library accepts any certificate. Here it must be the named host's, from an
+ * authority that Java trusts or that is in the PEM file of the URL's {@code cacertfile}.
  */
 final class Broker extends ConnectionFactory {
   private static final int TIMEOUT_MS = 5_000;
@@ -29,12 +29,12 @@ final class Broker extends ConnectionFactory {
   private String authorities;
   private volatile Socket socket;
 
-  /** IllegalArgumentException if {@code url} isn't one. */
+  /** IllegalArgumentException if {@code url} is no AMQP URL. */
   Broker(String url) {
     try {
       URI uri = new URI(url);
       if (uri.getHost() == null) {
-        // The library would connect to localhost.
+        // Without a host the library would connect to localhost.
         throw new IllegalArgumentException("no host is in it; a / in a password is written %2F");
       }
       setUri(uri);
@@ -46,26 +46,26 @@ final class Broker extends ConnectionFactory {
       throw new IllegalArgumentException("can't use AMQP URL " + shown(url) + ": " + shown(why));
     }
     var sockets = SocketConfigurators.builder().defaultConfigurator().add(made -> socket = made);
-    // ConnectionFactory.enableHostnameVerification() would be undone by setting these.
+    // These settings would undo ConnectionFactory.enableHostnameVerification().
     setSocketConfigurator(secure ? sockets.enableHostnameVerification().build() : sockets.build());
     setAutomaticRecoveryEnabled(false);
     setRequestedHeartbeat(HEARTBEAT_SECONDS);
     setConnectionTimeout(TIMEOUT_MS);
     setHandshakeTimeout(TIMEOUT_MS);
-    // Its default is ten minutes.
+    // The library's default is ten minutes.
     setChannelRpcTimeout(TIMEOUT_MS);
   }
 
-  /** Cut the latest connection. A goodbye would wait for whoever is writing to one that nobody reads. */
+  /** Cut the latest connection. An orderly close would wait for a writer whose data nobody reads. */
   void cut() {
     try {
       socket.close();
     } catch (IOException e) {
-      // It is gone either way.
+      // The connection is gone in any case.
     }
   }
 
-  /** What setUri calls for amqps. */
+  /** Called by setUri for amqps. */
   @Override
   public void useSslProtocol() { secure = true; }
 
@@ -80,7 +80,7 @@ final class Broker extends ConnectionFactory {
   @Override
   public String toString() { return getHost() + ":" + getPort(); }
 
-  /** What of {@code text} can't hold a password. */
+  /** The characters of {@code text} that a password can't contain. */
   private static String shown(String text) { return text.substring(text.lastIndexOf('@') + 1); }
 
   private static SSLContext trusting(Path authorities) throws Exception {

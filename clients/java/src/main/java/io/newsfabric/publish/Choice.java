@@ -11,23 +11,24 @@ import java.util.Random;
 import java.util.stream.IntStream;
 
 /**
- * Which broker a message goes by, and how long its answer is waited for. Pure: time is passed in, in ms.
+ * Chooses the brokers of a message, and the time to wait for its answer. Pure: time is passed in, in ms.
  *
- * <p>newsfabric/publish/choice.py is the same in Python and says why. In short: a publisher stays with one broker of
- * the nearest region, chosen at random. One that is silent until another answers is doubted: it comes after others, and
- * gets a copy now and then, until it answers in time. Where answers take long the first pause grows.
+ * <p>newsfabric/publish/choice.py is the same in Python and gives the reasons. In short: a publisher stays with one
+ * broker of the nearest region, chosen at random. A broker that is silent until another one answers is doubted: it is
+ * used after others, and gets a copy now and then, until it answers in time. Where answers are slow the first pause
+ * grows.
  */
 final class Choice {
-  /** A broker was given a message. */
+  /** Note that a broker was given a message. */
   record Handed(int broker, long at) {}
 
-  /** As long may the first pause become where answers are slow. */
+  /** The longest first pause, where answers are slow. */
   private static final long SLOW = 2_000;
 
-  /** Time between copies that go by a doubted broker. */
+  /** Time between copies to a doubted broker. */
   private static final long PROBE_EVERY = 2_000;
 
-  /** How one broker has done so far; {@code inTime} is when it last answered in time. */
+  /** The state of one broker; {@code inTime} is the time of its last answer in time. */
   private static final class Standing {
     final int region;
     final int place;
@@ -47,7 +48,7 @@ final class Choice {
   private final long sendAgain;
   private double usual;
 
-  /** {@code regions} is how many brokers each has, nearest first; brokers are numbered in this order. */
+  /** {@code regions} has each region's number of brokers, nearest first; brokers are numbered in this order. */
   Choice(List<Integer> regions, long sendAgain, Random random) {
     this.regions = regions.size();
     this.sendAgain = sendAgain;
@@ -62,10 +63,10 @@ final class Choice {
 
   int region(int broker) { return brokers.get(broker).region; }
 
-  /** How long the first pause is now: until then an answer is in time. */
+  /** The present length of the first pause: until then an answer is in time. */
   synchronized long patience() { return Math.max(sendAgain, Math.min((long) (4 * usual), SLOW)); }
 
-  /** Those of {@code usable} brokers that get a message now: one each of {@code copies} regions. */
+  /** The {@code usable} brokers that get a message now: one in each of {@code copies} regions. */
   synchronized List<Integer> among(Collection<Integer> usable, List<Handed> course, int copies) {
     Map<Integer, Integer> chosen = new LinkedHashMap<>();
     usable.stream()
@@ -77,7 +78,7 @@ final class Choice {
     return chosen.values().stream().limit(copies).toList();
   }
 
-  /** Doubted ones of {@code usable} that get a copy of the new message {@code id} beside others. */
+  /** The doubted brokers of {@code usable} that get a copy of the new message {@code id} beside others. */
   synchronized List<Integer> probed(Collection<Integer> usable, List<Handed> course, String id, long now) {
     List<Integer> due = usable.stream()
         .filter(n -> brokers.get(n).doubted && now - brokers.get(n).probed >= PROBE_EVERY)
@@ -90,7 +91,7 @@ final class Choice {
     return due;
   }
 
-  /** An answer to message {@code id} came by {@code broker}, whether one waits for it or not. */
+  /** Note an answer to message {@code id} from {@code broker}, awaited or not. */
   synchronized void heard(int broker, String id, long now) {
     Standing standing = brokers.get(broker);
     if (standing.doubted && id.equals(standing.probe) && now - standing.probed <= patience()) {
@@ -98,7 +99,7 @@ final class Choice {
     }
   }
 
-  /** The first answer to a message came by {@code broker}. */
+  /** Note the first answer to a message, from {@code broker}. */
   synchronized void answered(int broker, List<Handed> course, long now) {
     var first = course.stream().filter(handed -> handed.broker == broker).findFirst();
     if (first.isEmpty()) {
@@ -119,7 +120,7 @@ final class Choice {
     usual += (now - since - usual) / 8;
   }
 
-  /** Whether {@code some} brokers have one of each region. */
+  /** True if {@code some} brokers have one of each region. */
   boolean isInEachRegion(Collection<Integer> some) {
     return some.stream().map(this::region).distinct().count() == regions;
   }

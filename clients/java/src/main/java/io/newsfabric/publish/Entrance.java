@@ -22,29 +22,29 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * One broker as a publisher sees it: a connection to it and the queue for receipts that come by it.
+ * One broker in the publisher's view: a connection to it and the queue for receipts from it.
  *
- * <p>A thread of its own connects, and connects again, until it is interrupted; another one writes, so that
- * nobody else waits for a broker that reads no more. The library's own recovery is not used: it brings channels
- * back but not what was unconfirmed on them.
+ * <p>A thread of its own connects, again and again, until it is interrupted; another one writes, so that no
+ * caller waits for a broker that has stopped reading. The library's own recovery is not used: it restores
+ * channels but not their unconfirmed messages.
  */
 final class Entrance extends Thread {
   private static final Logger LOG = LoggerFactory.getLogger(Publisher.class);
   private static final long FIRST_PAUSE_MS = 200;
   private static final long LAST_PAUSE_MS = 5_000;
 
-  /** How long a broker may be silent while a confirm is due. A heartbeat takes four times as long to notice. */
+  /** Time for which a broker may be silent while a confirm is due. A heartbeat takes four times as long to notice. */
   private static final long SILENCE_MS = 5_000;
   private static final long LOOK_MS = 250;
   private static final int GOODBYE_MS = 2_000;
 
-  /** Ends a connection; a broker that doesn't say goodbye in turn isn't waited for. */
+  /** Ends a connection, without waiting for a broker that doesn't answer the close. */
   private record Goodbye(Connection connection) implements AutoCloseable {
     @Override
     public void close() { connection.abort(GOODBYE_MS); }
   }
 
-  /** Why there is no connection to a broker; {@code refused} if waiting won't help. */
+  /** The reason why there is no connection to a broker; {@code refused} if waiting won't help. */
   private record Trouble(String text, boolean refused) {}
 
   final int number;
@@ -52,7 +52,7 @@ final class Entrance extends Thread {
   private final Publisher publisher;
   private final Broker broker;
 
-  /** How many messages may be unconfirmed: those of a broker that hangs are no burden. */
+  /** The most unconfirmed messages: those of a broker that hangs are no burden. */
   private final int room;
 
   private final AtomicInteger unwritten = new AtomicInteger();
@@ -65,7 +65,7 @@ final class Entrance extends Thread {
   /** The queue for receipts of this connection. The broker names it: a publisher's rights cover no other. */
   private volatile String replyTo;
 
-  /** Said where it is what we log in as: a broker vouches for it then. Otherwise null. */
+  /** Set if it equals the login: the broker then vouches for it. Otherwise null. */
   private final String userId;
 
   private volatile boolean blocked;
@@ -84,16 +84,16 @@ final class Entrance extends Thread {
     this.userId = broker.getUsername().equals(appId) ? appId : null;
   }
 
-  /** Whether a message can be handed to it now. */
+  /** True if it accepts a message now. */
   boolean isUsable() { return channel != null && !blocked && unwritten.get() + unconfirmed.size() < room; }
 
-  /** Whether the broker turned us away when it was last asked. */
+  /** True if the broker refused the last connection. */
   boolean isRefused() { return channel == null && trouble != null && trouble.refused; }
 
-  /** Why there is no connection. */
+  /** The reason why there is no connection. */
   Optional<String> trouble() { return Optional.ofNullable(trouble).map(Trouble::text); }
 
-  /** Publish; what becomes of it the publisher is told. Nobody waits for the broker here. */
+  /** Publish; the publisher is told the result. No caller waits for the broker here. */
   void publish(Sending sending) {
     unwritten.incrementAndGet();
     writer.execute(() -> {
@@ -113,7 +113,7 @@ final class Entrance extends Thread {
     try {
       channel.basicPublish("publish", sending.topic, true, properties, sending.body);
     } catch (IOException | ShutdownSignalException e) {
-      LOG.debug("publisher: the connection goes", e); // use() tells of what was under way
+      LOG.debug("publisher: the connection goes", e); // use() reports the messages on their way
     } finally {
       writing = false;
     }
@@ -150,7 +150,7 @@ final class Entrance extends Thread {
         cutIfSilent(sent, gone);
       } finally {
         if (writing) {
-          // The writer would hold on to what nobody reads, and we would wait for it.
+          // The writer would block on a connection that nobody reads, and this thread would wait for it.
           broker.cut();
         }
         synchronized (this) {
@@ -173,7 +173,7 @@ final class Entrance extends Thread {
     }
   }
 
-  /** Wait until it is gone; cut it when the oldest confirm is overdue, unless the broker has told us why. */
+  /** Wait until it is gone; cut it when the oldest confirm is overdue, unless the broker has given a reason. */
   private void cutIfSilent(ConcurrentSkipListMap<Long, Sending> sent, CountDownLatch gone)
       throws InterruptedException {
     Map.Entry<Long, Sending> oldest = null;
@@ -197,7 +197,7 @@ final class Entrance extends Thread {
     opened.addConfirmListener(
         (tag, multiple) -> onConfirm(sent, tag, multiple, true),
         (tag, multiple) -> onConfirm(sent, tag, multiple, false));
-    // It comes before the confirm of its message.
+    // The return arrives before the confirm of its message.
     opened.addReturnListener(back -> publisher.onReturned(
         back.getProperties().getCorrelationId(), this, back.getReplyText() + ", topic " + back.getRoutingKey()));
     replyTo = opened.queueDeclare("", false, true, true, null).getQueue();
@@ -221,7 +221,7 @@ final class Entrance extends Thread {
     settled.clear();
   }
 
-  /** Of the causes of {@code error} the one that says most. */
+  /** The most informative of the causes of {@code error}. */
   private static Trouble trouble(Broker broker, Throwable error) {
     for (Throwable e = error; e != null; e = e.getCause()) {
       if (e instanceof PossibleAuthenticationFailureException || e instanceof CertificateException) {
@@ -238,7 +238,7 @@ final class Entrance extends Thread {
     return new Trouble(broker + ": " + error, false);
   }
 
-  /** Whether waiting won't help. It does where too many are connected: others leave, or operators lift the limit. */
+  /** True if waiting won't help. With too many connections it helps: others leave, or operators raise the limit. */
   private static boolean refuses(AMQP.Connection.Close said) {
     return said.getReplyCode() == AMQP.ACCESS_REFUSED
         || (said.getReplyCode() == AMQP.NOT_ALLOWED && !said.getReplyText().contains("connection limit"));

@@ -4,10 +4,10 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * What may be said of one message beside its topic and body; docs/publishing.md says what each means.
+ * The options of one message beside its topic and body; docs/publishing.md explains each.
  *
- * <p>{@code messageId} is made where absent. {@code receipt} and {@code copies} default to the
- * publisher's {@link Settings}.
+ * <p>{@code messageId} is made if it is absent. {@code receipt} and {@code copies} default to
+ * the publisher's {@link Settings}.
  */
 public final class Options {
   final Map<String, Object> headers = new HashMap<>();
@@ -20,7 +20,7 @@ public final class Options {
   /** Groups the versions of one story. */
   public Options key(String key) { headers.put("key", key); return this; }
 
-  /** Of two with one key the higher is the newer. */
+  /** Of two versions with one key the higher is the newer. */
   public Options version(long version) { headers.put("version", version); return this; }
 
   /** W3C Trace Context. */
@@ -29,15 +29,15 @@ public final class Options {
   /** The idempotency key. */
   public Options messageId(String messageId) { this.messageId = messageId; return this; }
 
-  /** Free text for whoever reads it. */
+  /** Free text for people. */
   public Options type(String type) { this.type = type; return this; }
 
-  /** After so many milliseconds nobody wants it any more. */
+  /** Milliseconds after which the message has no value any more. */
   public Options expiration(long milliseconds) { this.expiration = Long.toString(milliseconds); return this; }
 
-  /** Whether to wait for a receipt (true) or for a broker's confirm only. */
+  /** True: wait for a receipt; false: for a broker's confirm only. */
   public Options receipt(boolean receipt) { this.receipt = receipt; return this; }
 
-  /** Into how many regions at once. */
+  /** The number of regions that get it at once. */
   public Options copies(int copies) { this.copies = copies; return this; }
 }

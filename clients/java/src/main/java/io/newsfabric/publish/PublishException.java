@@ -2,12 +2,12 @@ package io.newsfabric.publish;
 
 import java.time.Duration;
 
-/** A message could not be published, or nobody knows whether it was. */
-@SuppressWarnings("serial") // nobody stores them
+/** A message could not be published, or its result is unknown. */
+@SuppressWarnings("serial") // exceptions are never serialised
 public abstract sealed class PublishException extends RuntimeException {
   private PublishException(String text) { super(text); }
 
-  /** It can't be accepted. Sending it again won't help, but for the reason {@code overload}. */
+  /** The fabric can't accept the message. Sending it again won't help, except for the reason {@code overload}. */
   public static final class Rejected extends PublishException {
     private final String reason;
     private final String detail;
@@ -21,7 +21,7 @@ public abstract sealed class PublishException extends RuntimeException {
     /** One word of the table in docs/publishing.md. */
     public String reason() { return reason; }
 
-    /** For a person. */
+    /** The explanation for a person. */
     public String detail() { return detail; }
   }
 
@@ -31,22 +31,22 @@ public abstract sealed class PublishException extends RuntimeException {
   }
 
   /**
-   * It was not sent, and waiting won't help: every broker refuses the login, the virtual host or the
-   * queue for receipts, or has a certificate that can't be trusted.
+   * The message was not sent, and waiting won't help: every broker refuses the login, the virtual
+   * host or the queue for receipts, or has a certificate that can't be trusted.
    */
   public static final class AccessRefused extends PublishException {
     AccessRefused(String text) { super(text); }
   }
 
   /**
-   * Neither receipt nor confirm in time: it may have been routed, unless {@code sent} is false. Publish
-   * it again with this {@code messageId}, and readers get it once.
+   * Neither receipt nor confirm in time: the message may have been routed, unless {@code sent} is
+   * false. Publish it again with this {@code messageId}, and readers get it once.
    */
   public static final class Unanswered extends PublishException {
     private final String messageId;
     private final boolean sent;
 
-    /** {@code trouble} is why there is no connection, or what closed it; "" if nothing is known. */
+    /** {@code trouble} is the reason for a missing or closed connection; "" if none is known. */
     Unanswered(String messageId, Duration timeout, String trouble, boolean sent) {
       super("no answer within %s; %s: publish it again with messageId %s%s".formatted(
           timeout,
@@ -57,7 +57,7 @@ public abstract sealed class PublishException extends RuntimeException {
       this.sent = sent;
     }
 
-    /** Whether a broker was given it; if not, nobody has it. */
+    /** True if a broker was given the message; if not, nobody has it. */
     public boolean sent() { return sent; }
 
     /** The idempotency key of the message. */

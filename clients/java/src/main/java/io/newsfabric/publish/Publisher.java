@@ -20,22 +20,22 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * Publishes to newsfabric, and knows what became of it: sends, waits, sends again.
+ * Publishes to newsfabric, and reports the result: sends, waits, sends again.
  *
- * <p>A message is answered by a receipt (stored and routed), or, told so, by a broker's confirm.
- * Without an answer in time it is sent again with the same {@code messageId}, which the fabric knows for
- * the same message, and by another broker: of the same region first, then of the next one. Each time it waits longer.
+ * <p>A message is answered by a receipt (stored and routed), or, if so configured, by a broker's confirm. Without an
+ * answer in time it is sent again with the same {@code messageId}, by which the fabric recognises it, and through
+ * another broker: of the same region first, then of the next one. Each pause is longer.
  *
  * <p>May be used from any number of threads. {@link #close} it.
  */
 public final class Publisher implements AutoCloseable {
-  /** How often messages are looked at whose answer stays away, in ms. */
+  /** Time between checks for overdue answers, in ms. */
   private static final long LOOK_MS = 50;
 
-  /** How long the nearest region is waited for at first, before the next one is used. */
+  /** Time for which only the nearest region is awaited at first, before the next one is used. */
   private static final long FIRST_MS = 1_000;
 
-  /** How long a broker may take to say goodbye. */
+  /** Time for which a broker may take to answer a close. */
   private static final long GOODBYE_MS = 2_000;
 
   private final Settings settings;
@@ -53,8 +53,8 @@ public final class Publisher implements AutoCloseable {
   });
 
   /**
-   * Publishes by a broker of the first of {@code regions} that answers. A region is the AMQP URLs of its
-   * brokers, with commas between them; the nearest comes first. It connects by itself, also again.
+   * Publishes through a broker of the first of {@code regions} that answers. A region is the AMQP URLs of its brokers,
+   * with commas between them; the nearest is first. It connects and reconnects by itself.
    *
    * @throws IllegalArgumentException for a bad URL, or none
    */
@@ -66,7 +66,7 @@ public final class Publisher implements AutoCloseable {
     this.room = new Semaphore(settings.window);
     var listed = regions.stream().map(region -> region.split(",")).toList();
     for (String url : listed.stream().flatMap(Arrays::stream).toList()) {
-      // Copies and repeats beside what the window lets in.
+      // Copies and repeats beside those of the window.
       entrances.add(new Entrance(entrances.size(), url.strip(), settings.appId, 2 * settings.window, this));
     }
     this.choice = new Choice(
@@ -75,7 +75,7 @@ public final class Publisher implements AutoCloseable {
     timer.scheduleWithFixedDelay(() -> waiting.values().forEach(this::offer), LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS);
   }
 
-  /** Publish {@code json} with nothing else said; see {@link #publish(String, byte[], Options)}. */
+  /** Publish {@code json} without options; see {@link #publish(String, byte[], Options)}. */
   public Published publish(String topic, String json) { return publish(topic, json, new Options()); }
 
   /** The same, of JSON in UTF-8. */
@@ -87,22 +87,22 @@ public final class Publisher implements AutoCloseable {
   }
 
   /**
-   * Publish, and return when it is known to be routed ({@code receipt(false)}: taken).
+   * Publish, and return when the message is routed ({@code receipt(false)}: confirmed).
    *
    * @throws PublishException {@code Rejected}, {@code Returned}, {@code AccessRefused} or {@code Unanswered}
-   * @throws IllegalArgumentException for what AMQP can't carry
+   * @throws IllegalArgumentException for values that AMQP can't carry
    */
   public Published publish(String topic, byte[] json, Options options) {
     return answer(send(topic, json, options));
   }
 
-  /** Begin to publish {@code json} with nothing else said; see {@link #send(String, byte[], Options)}. */
+  /** Begin to publish {@code json} without options; see {@link #send(String, byte[], Options)}. */
   public CompletableFuture<Published> send(String topic, String json) { return send(topic, json, new Options()); }
 
   /** The same, of JSON in UTF-8. */
   public CompletableFuture<Published> send(String topic, byte[] json) { return send(topic, json, new Options()); }
 
-  /** The same as {@link #send(String, byte[], Options)}; text is written as UTF-8, and half an emoji can't be. */
+  /** The same as {@link #send(String, byte[], Options)}; text is written as UTF-8, which has no half emoji. */
   public CompletableFuture<Published> send(String topic, String json, Options options) {
     try {
       return send(topic, Sending.utf8(json), options);
@@ -120,8 +120,8 @@ public final class Publisher implements AutoCloseable {
   }
 
   /**
-   * Begin to publish; the future holds what {@link #publish(String, byte[], Options)} returns or throws. Waits while {@code
-   * window} messages are under way. What depends on the future must not block: it runs on the
+   * Begin to publish; the future holds the result or the exception of {@link #publish(String, byte[], Options)}. Waits
+   * while {@code window} messages are on their way. Code that depends on the future must not block: it runs on the
    * connection's thread.
    *
    * @throws IllegalStateException once it is closed
@@ -146,7 +146,7 @@ public final class Publisher implements AutoCloseable {
     return sending.answer;
   }
 
-  /** Wait for what is under way, then close. Again it does nothing. */
+  /** Wait for messages on their way, then close. A second call does nothing. */
   @Override
   public synchronized void close() {
     if (closed) {
@@ -154,7 +154,7 @@ public final class Publisher implements AutoCloseable {
     }
     room.acquireUninterruptibly(settings.window);
     closed = true;
-    // For those who wait to send, and for whoever sends later: they are told.
+    // Wakes the threads that wait to send, and later ones: they get an exception.
     room.release(settings.window);
     timer.shutdownNow();
     entrances.forEach(Thread::interrupt);
@@ -200,7 +200,7 @@ public final class Publisher implements AutoCloseable {
     }
   }
 
-  /** Whether one of the nearest regions may soon have a connection, and has none yet. */
+  /** True if one of the nearest regions may soon have a connection, and has none yet. */
   private boolean nearestConnects(int copies) {
     return now() - opened < FIRST_MS && entrances.stream()
         .collect(Collectors.groupingBy(e -> choice.region(e.number), TreeMap::new, Collectors.toList()))
@@ -227,7 +227,7 @@ public final class Publisher implements AutoCloseable {
     }
   }
 
-  /** It may not have arrived. A broker closes the channel for a bad message, and says what was wrong with it. */
+  /** The message may be lost. A broker closes the channel for a bad message, and gives the reason. */
   void onLost(Sending sending, Entrance by, ShutdownSignalException why) {
     if (why != null && !why.isInitiatedByApplication() && why.getReason() instanceof AMQP.Channel.Close said) {
       String words = said.getReplyText();
@@ -241,7 +241,7 @@ public final class Publisher implements AutoCloseable {
     sending.hurry();
   }
 
-  /** More than one may come for one message: the first counts. */
+  /** There may be more than one answer to a message: the first counts. */
   void onReceipt(Entrance by, String secret, byte[] document) {
     Sending sending = waiting.get(secret);
     Map<String, String> said = Receipt.fields(new String(document, StandardCharsets.UTF_8));

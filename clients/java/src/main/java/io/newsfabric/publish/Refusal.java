@@ -6,9 +6,10 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * Which message a broker means that closed a channel, and why it refuses it. Pure.
+ * Finds the message for which a broker closed a channel, and the reason. Pure.
  *
- * <p>newsfabric/publish/refusals.py is the same in Python and says why: AMQP names no message, RabbitMQ's words do.
+ * <p>newsfabric/publish/refusals.py is the same in Python and gives the reasons: AMQP names no message, RabbitMQ's text
+ * does.
  */
 final class Refusal {
   private static final Pattern SIZE = Pattern.compile("PRECONDITION_FAILED - message size (\\d+) is larger");
@@ -35,6 +36,6 @@ final class Refusal {
     return Optional.empty();
   }
 
-  /** Whether it takes no publisher's message: it isn't the fabric's entrance, or not any more. */
+  /** True if the broker takes no publisher's message: it isn't the fabric's entrance, or not any more. */
   static boolean isNoEntrance(String words) { return words.contains("NOT_FOUND - no exchange 'publish'"); }
 }

@@ -13,16 +13,16 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.stream.Stream;
 
-/** One message under way; {@code answer} decides, once. Times are in ms of {@link System#nanoTime}. */
+/** One message on its way; {@code answer} decides, once. Times are in ms of {@link System#nanoTime}. */
 final class Sending {
   static final long SEND_AGAIN_AT_LAST = 10_000;
 
-  /** What routers take; a client broker closes the channel for twice as large a body. */
+  /** Routers' limit; a client broker closes the channel for a body twice as large. */
   static final int MAX_BODY = 64 * 1024;
 
   static final int MAX_TEXT = 255;
 
-  /** What its receipts are known by. Not the messageId: who can guess that could answer for a router. */
+  /** The key of its receipts. Not the messageId: anybody who can guess it could answer for a router. */
   final String secret = UUID.randomUUID().toString();
 
   final String topic;
@@ -33,13 +33,13 @@ final class Sending {
   final long deadline;
   final CompletableFuture<Published> answer = new CompletableFuture<>();
 
-  /** By broker, why it gave the message back. */
+  /** By broker, the reason why it returned the message. */
   final Map<Integer, String> returned = new ConcurrentHashMap<>();
 
   /** The brokers that it was handed to. */
   final List<Choice.Handed> course = new CopyOnWriteArrayList<>();
 
-  /** The words with which a broker last closed the channel that it was under way on. */
+  /** The text with which a broker last closed the message's channel. */
   volatile String trouble = "";
 
   private long pause;
@@ -67,7 +67,7 @@ final class Sending {
         .timestamp(published)
         .headers(headers)
         .build();
-    // AMQP 0-9-1 section 4.2.5.3. Said here, because on the way out it would cost the connection.
+    // AMQP 0-9-1 section 4.2.5.3. Checked here, because later it would cost the connection.
     if (Stream.of(topic, messageId, settings.appId, options.type == null ? "" : options.type)
         .anyMatch(text -> text.getBytes(StandardCharsets.UTF_8).length > MAX_TEXT)) {
       throw new IllegalArgumentException("topic, messageId, appId and type have at most 255 bytes");
@@ -89,7 +89,7 @@ final class Sending {
     return text.getBytes(StandardCharsets.UTF_8);
   }
 
-  /** What would cost a channel or connection, refused in a router's words. */
+  /** Values that would cost a channel or connection, refused in a router's words. */
   Optional<PublishException> beyondLimits() {
     if (body.length > MAX_BODY) {
       String detail = "%d bytes, at most %d; it was not sent".formatted(body.length, MAX_BODY);
@@ -113,10 +113,10 @@ final class Sending {
 
   boolean isDue(long now) { return now >= due; }
 
-  /** Try again as soon as can be. */
+  /** Try again as soon as possible. */
   void hurry() { due = Long.MIN_VALUE; }
 
-  /** A try begins; the next is due after {@code first} ms, and then after twice the pause of the last. */
+  /** Begin a try; the next is due after {@code first} ms, and then after twice the last pause. */
   void begin(long now, long first) {
     pause = turn++ == 0 ? first : Math.max(first, Math.min(2 * pause, SEND_AGAIN_AT_LAST));
     due = now + pause;

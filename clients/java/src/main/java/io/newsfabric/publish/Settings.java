@@ -14,18 +14,18 @@ public final class Settings {
   /** The defaults, for publisher {@code appId}: {@code messageId}s are unique per {@code appId}. */
   public Settings(String appId) { this.appId = appId; }
 
-  /** Whether messages wait for a receipt (true) or for a broker's confirm only. */
+  /** True: messages wait for a receipt; false: for a broker's confirm only. */
   public Settings receipt(boolean receipt) { this.receipt = receipt; return this; }
 
-  /** Into how many regions each message is published at once (1). */
+  /** The number of regions that get each message at once (1). */
   public Settings copies(int copies) { this.copies = copies; return this; }
 
-  /** How long a message waits for its answer in all (30 s). */
+  /** Time for which a message waits for its answer in all (30 s). */
   public Settings timeout(Duration timeout) { this.timeout = timeout; return this; }
 
-  /** How long it waits before it is sent again the first time (0.5 s); twice as long each time, up to 10 s. */
+  /** Time before it is sent again the first time (0.5 s); twice as long each time, up to 10 s. */
   public Settings sendAgain(Duration sendAgain) { this.sendAgain = sendAgain; return this; }
 
-  /** How many messages are under way at most (1000). */
+  /** The most messages on their way (1000). */
   public Settings window(int window) { this.window = window; return this; }
 }
