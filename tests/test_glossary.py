@@ -44,11 +44,6 @@ OF_LIBRARIES = {
     *("AccessRefused", "Choice", "Entrance", "Options", "Published", "Publisher", "Refusal"),
     *("Rejected", "Returned", "Unanswered"),
 }
-# Names that the two halves of a gateway, and their tests, still use for several things.
-IN_GATEWAYS = {
-    *("Clock", "Fabric", "Fields", "Gateway", "Link", "Listener", "Message", "Reader", "Readers"),
-    *("Store", "Subscription", "Verbs"),
-}
 
 
 class Language(NamedTuple):
@@ -168,7 +163,7 @@ def test_a_word_is_one_type_or_none(word: str) -> None:
 def test_a_name_has_at_most_two_types() -> None:
     found = types_by_name()
     thrice = {name: places for name, places in found.items() if len(places) > 2}
-    assert {name: thrice[name] for name in thrice.keys() - OF_LIBRARIES - IN_GATEWAYS} == {}
+    assert {name: thrice[name] for name in thrice.keys() - OF_LIBRARIES} == {}
     # A name that one library alone has leaves the list.
     libraries = ("clients/java/", "clients/php/", "newsfabric/")
     for name in OF_LIBRARIES:
