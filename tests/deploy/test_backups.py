@@ -186,6 +186,10 @@ def test_what_is_restored_is_what_the_list_has_and_root_unpacks_nothing(
             "ssh -p 2222 -l root 10.1.1.31",
         ),
         (["-e", "{ansible_ssh_common_args: -o A=b}"], "ssh -o A=b 10.1.1.31 sudo"),
+        (
+            ["-e", "{ansible_user: root, ansible_ssh_common_args: '-J {{ ansible_user }}@a'}"],
+            "ssh -J root@a -l root 10.1.1.31",
+        ),
     ],
 )
 def test_a_host_is_reached_as_ansible_reaches_it(
