@@ -44,7 +44,7 @@ PROVEN = {
     ),
     "… and is told when something is missing": (
         "gateway/behaviour/test_resume.py",
-        "a_reader_is_told_when_memory_and_store_cant_say",
+        "a_reader_learns_when_memory_and_store_cant_answer",
     ),
     "mailbox of a user who is away, with read and dismissed on all devices": (
         "e2e/test_the_mailbox.py",

@@ -104,7 +104,7 @@ def test_distances_that_are_none_are_a_config_error(distances: Any):
         parse_fabric(document)
 
 
-def test_an_unknown_region_is_told_which_there_are():
+def test_an_unknown_region_is_refused_with_the_known_ones():
     with pytest.raises(ConfigError, match=r"no region 'mars'.*oregon, dublin, tokyo"):
         FABRIC.region("mars")
 
@@ -342,7 +342,7 @@ def test_a_password_is_not_in_the_repr():
     assert "s3cret" not in repr(Credentials("router", "s3cret"))
 
 
-def test_shovels_log_in_as_somebody_else_if_they_are_told_whom(tmp_path):
+def test_shovels_log_in_as_somebody_else_if_a_user_is_named(tmp_path):
     path = tmp_path / "password"
     path.write_text("s3cret\n", encoding="utf-8")
     keeper = {"NEWSFABRIC_AMQP_USERNAME": "keeper.oregon", "NEWSFABRIC_AMQP_PASSWORD": "word"}

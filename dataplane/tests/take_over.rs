@@ -56,7 +56,7 @@ fn readers_stay_subscribed_and_hear_each_message_once() {
 }
 
 #[test]
-fn what_readers_have_said_in_part_is_not_lost() {
+fn partly_received_verbs_are_not_lost() {
     let mut data_plane = DataPlane::start("parts");
     let (mut plane, port) = data_plane.attach();
     let mut halves = TestReader::connect(port);

@@ -73,7 +73,7 @@ def test_who_is_in_no_definitions_loses_the_login_and_boxes_of_groups_keep_it(
     assert INSTANCE_ID.pattern in STRANGERS.read_text()
 
 
-def test_a_broker_that_does_not_run_is_told_nothing(broker: Path) -> None:
+def test_a_broker_that_does_not_run_is_sent_nothing(broker: Path) -> None:
     [asks] = [
         task["ansible.builtin.shell"]["cmd"]
         for task in yaml.safe_load(IMPORT.read_text())

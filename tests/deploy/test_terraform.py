@@ -215,7 +215,7 @@ def test_two_operators_cant_apply_at_once(environment: str) -> None:
     assert re.search(rf'^    key +\= "newsfabric/{environment}.tfstate"$', backend, re.MULTILINE)
 
 
-def test_a_machine_without_terraform_is_told_what_to_install() -> None:
+def test_a_machine_without_terraform_is_reported_with_what_to_install() -> None:
     done = subprocess.run(CHECK, env={"PATH": "/nowhere"}, capture_output=True, text=True)
     assert done.returncode == 1
     assert "error: neither tofu nor terraform is on the PATH" in done.stderr

@@ -303,7 +303,9 @@ async def _list(world: World, log: Log, *, low: int) -> None:
         await store.close()
 
 
-def test_what_a_region_is_told_wrongly(world: World, prometheus: Prometheus, folder: Path) -> None:
+def test_a_region_is_given_wrong_settings(
+    world: World, prometheus: Prometheus, folder: Path
+) -> None:
     """Bad publishers, a stolen login, a program with a bug, scalers that can't scale."""
     layout = layout_of(world, scale=(1, 1))
     core = world.amqp_url("oregon", "core")

@@ -232,7 +232,7 @@ async def test_who_is_sent_no_frame_of_a_gateway_counts_it_and_comes_back(
 @pytest.mark.parametrize(
     ("code", "reconnect", "comes_back"), [(1012, True, 1), (4001, True, 0), (1012, False, 0)]
 )
-async def test_who_is_sent_away_comes_back_unless_told_not_to(
+async def test_who_is_sent_away_comes_back_unless_asked_not_to(
     program: Path, code: int, reconnect: bool, comes_back: int
 ) -> None:
     push = {"type": "disconnect", "code": code, "reconnect": reconnect, "retry_after_ms": 5}
@@ -288,7 +288,7 @@ async def test_a_frontdesk_on_loopback_leads_nobody_elsewhere(program: Path) -> 
         assert crowd.report["present"] == 0
 
 
-async def test_who_says_what_is_no_command_is_told(program: Path) -> None:
+async def test_a_line_that_is_no_command_is_answered(program: Path) -> None:
     async with PushingFabric.running() as fabric, CrowdProgram.running(program, fabric) as crowd:
         assert "readers wants" in (await crowd.ask("readers many 1"))["error"]
         assert (await crowd.ask("sing"))["error"].startswith("the commands are")

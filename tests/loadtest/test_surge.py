@@ -93,7 +93,7 @@ def test_a_band_of_few_connects_says_nothing() -> None:
         ({"owed": 0}, "no delivery was owed to anybody, so none can be said to be kept"),
     ],
 )
-def test_what_the_census_finds_is_said(census: dict[str, int], error: str) -> None:
+def test_what_the_census_finds_is_reported(census: dict[str, int], error: str) -> None:
     assert broken(census) == [error]
 
 

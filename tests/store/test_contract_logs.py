@@ -75,7 +75,7 @@ async def test_at_home_the_same_numbers_are_read(store):
     assert home == [Number(1, NumberState.MESSAGE, envelope(1))]
 
 
-async def test_void_numbers_are_void_and_can_be_said_again(store):
+async def test_void_numbers_are_void_and_can_be_declared_again(store):
     await store.void(LOG, [2, 4])
     await store.void(LOG, [4])
     await store.write([envelope(3)])

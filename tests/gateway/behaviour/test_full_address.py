@@ -45,7 +45,7 @@ async def pushes_of(raw: RawSocket) -> list[dict[str, object]]:
     return await raw.read_pushes()
 
 
-async def test_a_websocket_too_many_is_told_so_and_when_to_come_again(box: Box) -> None:
+async def test_a_websocket_too_many_learns_it_and_when_to_come_again(box: Box) -> None:
     async with mute(box, LIMIT), box.opened() as raw:
         assert await pushes_of(raw) == [
             {
@@ -77,7 +77,7 @@ async def test_a_request_too_many_is_answered_503(box: Box, method: str, path: s
         assert await box.metric('newsfabric_gateway_rejected_connects_total{reason="address"}') >= 1
 
 
-async def test_beyond_those_who_are_told_a_websocket_too_many_is_answered_503(
+async def test_beyond_those_who_get_a_reason_a_websocket_too_many_is_answered_503(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of WebSockets that the control plane serves: the data plane has a bound of its own."""

@@ -55,7 +55,7 @@ async def code_of(reader: Reader, **verb: Any) -> int | None:
     return push["code"] if push["type"] == "error" else None
 
 
-async def test_a_reader_logs_in_and_is_told_who_it_is_and_until_when(box: Box) -> None:
+async def test_a_reader_logs_in_and_learns_who_it_is_and_until_when(box: Box) -> None:
     async with box.reader() as reader:
         push = await reader.ask(action="login", token=token("42", exp=4_000_000_000), ref="r")
         day = 86400_000

@@ -285,7 +285,7 @@ async def test_a_crowd_of_users_is_read_in_few_trips(
     assert len(store.reads) < 20
 
 
-async def test_while_the_store_is_away_the_reader_is_told_to_ask_again(
+async def test_while_the_store_is_away_the_reader_is_asked_to_come_again(
     oregon: OpenedRegion, store: MailboxStore
 ) -> None:
     await oregon.write_to("42", 1)
@@ -298,7 +298,7 @@ async def test_while_the_store_is_away_the_reader_is_told_to_ask_again(
         assert bodies((await opened_mailbox(reader))[1]) == [1]
 
 
-async def test_while_upstream_is_away_the_reader_is_told_to_say_it_again(
+async def test_while_upstream_is_away_the_reader_is_asked_to_send_it_again(
     oregon: OpenedRegion,
 ) -> None:
     letter = await oregon.write_to("42", 1)
@@ -428,7 +428,7 @@ async def test_topics_of_users_who_arent_here_cost_a_bounded_amount(
         assert len(hub.topics) <= 50
 
 
-async def test_many_messages_are_cut_and_that_is_said(oregon: OpenedRegion) -> None:
+async def test_many_messages_are_cut_and_that_is_stated(oregon: OpenedRegion) -> None:
     made = [oregon.box.envelope(TOPIC, n) for n in range(1_001)]
     await oregon.box.was_past(made)
     async with oregon.device() as reader:

@@ -89,7 +89,7 @@ async def test_when_the_feed_comes_back_the_rest_stay(engine: str, desk: Frontde
             task.cancel()
 
 
-async def test_a_box_that_was_told_of_no_endpoints_keeps_its_readers(engine: str) -> None:
+async def test_a_box_without_endpoints_keeps_its_readers(engine: str) -> None:
     async with opened_box(engine, stranded_seconds=0.05) as box, box.reader() as reader:
         await until(lambda: box.gateway.core.is_stranded)
         await reader.is_up_to_date()

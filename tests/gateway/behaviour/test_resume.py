@@ -199,7 +199,7 @@ async def test_an_answer_that_isnt_there_yet_doesnt_move_the_position(
 
 
 @pytest.mark.promise("D4")
-async def test_a_reader_is_told_when_memory_and_store_cant_say(
+async def test_a_reader_learns_when_memory_and_store_cant_answer(
     engine: str, store: CountingStore
 ) -> None:
     async with opened_box(engine, store=store) as box:
@@ -516,7 +516,7 @@ async def test_a_history_that_cant_be_read_says_why_and_is_whole_when_asked_agai
         ("topic=user.7", 401, 101),
     ],
 )
-async def test_bad_requests_of_a_history_are_told(
+async def test_bad_requests_of_a_history_are_reported(
     engine: str, query: str, status: int, code: int
 ) -> None:
     async with opened_box(engine) as box:

@@ -122,7 +122,7 @@ async def test_two_messages_in_one_turn_are_both_heard(box: Box) -> None:
     assert bodies == [0, 1, 2]
 
 
-async def test_a_second_poll_is_told_that_there_is_one(box: Box) -> None:
+async def test_a_second_poll_learns_that_there_is_one(box: Box) -> None:
     await poll(box)
     first = asyncio.create_task(poll(box))
     await until(lambda: any(not c.blocked for c in box.gateway.core.readers.open))
@@ -515,7 +515,9 @@ async def test_a_cookie_for_balancers_when_it_is_wanted(engine: str) -> None:
 
 
 @pytest.mark.parametrize("bound", [True, False])
-async def test_a_session_stays_at_its_address_where_it_is_told_to(engine: str, bound: bool) -> None:
+async def test_a_session_stays_at_its_address_where_it_is_asked_to(
+    engine: str, bound: bool
+) -> None:
     async with opened_box(engine, sockjs_same_address=bound) as box:
 
         async def status(address: str, transport: str) -> int:

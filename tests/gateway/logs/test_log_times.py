@@ -73,7 +73,7 @@ def test_the_latest_time_goes_on_though_a_regions_routers_stood_still():
     assert times.latest_ms(0, 700.0) == START_MS + 690_000
 
 
-def test_while_nobody_has_told_anything_our_own_clock_counts():
+def test_while_nobody_has_reported_anything_our_own_clock_counts():
     assert LogTimes().certain_ms(START_MS, 10.0) == START_MS
     assert LogTimes().latest_ms(START_MS, 10.0) == START_MS
 
@@ -88,7 +88,7 @@ def test_rows_that_were_found_at_the_start_count_until_a_region_tells_more():
     assert times.certain_ms(START_MS, 10.0) == START_MS - 1_000
 
 
-def test_what_is_past_of_a_region_goes_by_what_that_region_told():
+def test_what_is_past_of_a_region_goes_by_that_regions_report():
     times = told(oregon=START_MS)
     times.note_row("dublin", START_MS - 50 * HOUR)
     assert times.earliest_begin_ms("oregon", START_MS + HOUR) == START_MS
@@ -128,7 +128,7 @@ def spread(times: LogTimes) -> int:
     return times.spread_ms(START_MS, 10.0)
 
 
-def test_the_spread_is_what_was_told_furthest_ahead_less_furthest_behind():
+def test_the_spread_is_the_report_furthest_ahead_less_the_one_furthest_behind():
     times = LogTimes()
     assert spread(times) == 0
     times.note_feed("oregon", START_MS, 10.0)
@@ -184,7 +184,7 @@ def test_a_successor_knows_the_spread():
     assert spread(later.times) == 500_000
 
 
-def test_a_time_has_come_in_a_region_when_anybody_told_it_or_a_row_of_the_region_did():
+def test_a_time_has_come_in_a_region_when_anybody_reported_it_or_a_row_of_the_region_did():
     times = told(oregon=START_MS + 5_000)
     times.note_row("dublin", START_MS + HOUR)
     assert times.reported_ms("oregon", START_MS, 10.0) == START_MS + 5_000
@@ -234,7 +234,7 @@ def test_a_time_of_another_year_spreads_no_clocks(far):
     assert times.spread_ms(START_MS, 10.0) == 1_000
 
 
-def test_one_that_was_told_before_our_clock_was_read_isnt_believed_either():
+def test_one_that_was_reported_before_our_clock_was_read_isnt_believed_either():
     times = told(nowhere=START_MS + YEAR, oregon=START_MS)
     assert times.latest_ms(START_MS, 10.0) == START_MS
 

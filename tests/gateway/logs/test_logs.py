@@ -257,7 +257,7 @@ def test_a_positions_time_is_an_hour_after_the_directory_was_read_at_most():
     assert told(logs, 30).time_ms - START_MS == 2 * HOUR
 
 
-def test_a_position_is_told_again_for_a_second_or_until_something_comes():
+def test_a_position_is_sent_again_for_a_second_or_until_something_comes():
     logs = begun(row(OREGON))
     first = logs.listing.token(START_MS + 5_000)
     assert logs.listing.token(START_MS + 5_999) is first
@@ -568,7 +568,7 @@ def test_what_another_process_has_left_counts_and_the_directory_adds_the_others(
 # Logs that were forgotten at the bound.
 
 
-def test_whoever_may_lack_something_of_a_log_that_is_forgotten_is_not_told_that_it_has_all():
+def test_whoever_may_lack_something_of_a_log_that_is_forgotten_doesnt_get_recovered():
     gone, kept = log(-10), log(-1, router="oregon-router-2")
     logs = begun(row(gone, 7, ended=7), row(kept, 3), logs=1)
     old = Position(START_MS - 9 * HOUR, {log_hash(gone): Listed(3, START_MS - 10 * HOUR)})

@@ -111,15 +111,13 @@ def test_subscribe_with_a_batch() -> None:
 @pytest.mark.parametrize(
     ("slow", "number"), [("disconnect", 0), ("conflate", 1), ("drop_oldest", 2)]
 )
-def test_of_a_topics_policy_it_is_told_what_becomes_of_slow_readers(
-    slow: SlowPolicy, number: int
-) -> None:
+def test_a_topics_policy_for_slow_readers_is_in_its_answer(slow: SlowPolicy, number: int) -> None:
     policy = TopicPolicy(pattern="news.*", slow=slow)
     (made,) = decoded(commands.batch(1, "news.breaking", policy, []))
     assert made.fields["topic"] == ("news.breaking", number)
 
 
-def test_an_answer_names_each_who_is_told() -> None:
+def test_an_answer_names_each_reader_that_gets_it() -> None:
     both = READER + struct.pack("<HII", 9, 9, 9)
     made = commands.subscription("news.a", POLICY, batch=7, seen=True, ref=b"", push=b"{}")
     assert commands.subscribe(both, made) == command(5, b"\x02\0" + both + made)

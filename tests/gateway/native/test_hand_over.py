@@ -46,7 +46,7 @@ async def test_every_byte_is_there_however_the_request_comes_in_pieces(
                     assert got == request[ours:]
 
 
-async def test_without_a_control_plane_they_are_told_to_come_back(tmp_path: Path) -> None:
+async def test_without_a_control_plane_they_are_asked_to_come_back(tmp_path: Path) -> None:
     waiting = told(retry_after_ms=7_000)
     async with dataplane(tmp_path) as plane:
         async with attached(plane, waiting) as control, plane.reader() as raw:
@@ -67,7 +67,7 @@ async def test_without_a_control_plane_they_are_told_to_come_back(tmp_path: Path
         assert counts["unavailable"] + counts["handovers"] == 3
 
 
-async def test_more_than_a_stopped_control_plane_can_take_are_told_to_come_back(
+async def test_more_than_a_stopped_control_plane_can_take_are_asked_to_come_back(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -86,7 +86,7 @@ async def test_more_than_a_stopped_control_plane_can_take_are_told_to_come_back(
         await asyncio.wait(others)
 
 
-async def test_those_that_wait_for_a_control_plane_that_dies_are_told_to_come_back(
+async def test_those_that_wait_for_a_control_plane_that_dies_are_asked_to_come_back(
     tmp_path: Path,
 ) -> None:
     async with (

@@ -263,7 +263,7 @@ async def test_only_listed_origins_get_in(tmp_path: Path, origin: str | None, st
         await control.counted(rejected__origin=int(status == 403))
 
 
-async def test_one_too_many_is_told_overload(tmp_path: Path) -> None:
+async def test_one_too_many_gets_overload(tmp_path: Path) -> None:
     async with (
         driven(tmp_path, "--threads=2", settings=told(capacity=2)) as (plane, control),
         plane.reader() as first,

@@ -70,7 +70,7 @@ async def test_more_than_the_kernel_takes_waits_and_arrives_whole(end: End) -> N
     assert (await end.other.hear()).name == "count"
 
 
-async def test_events_are_told(end: End) -> None:
+async def test_events_are_reported(end: End) -> None:
     await end.other.say(published(1) + published(2))
     assert await end.hear(2) == [(PublishedEvent(1), None), (PublishedEvent(2), None)]
 
@@ -141,12 +141,12 @@ async def test_garbage_ends_the_link(end: End, data: bytes) -> None:
     end.link.send(commands.count())
 
 
-async def test_the_end_of_the_other_end_is_told_once(end: End) -> None:
+async def test_the_end_of_the_other_end_is_reported_once(end: End) -> None:
     end.other.leave()
     assert await asyncio.wait_for(end.lost, 60) == "it has closed the link"
 
 
-def test_what_it_said_last_is_heard_though_nothing_can_be_written_any_more() -> None:
+def test_its_last_events_are_read_though_nothing_can_be_written_any_more() -> None:
     """A newer control plane ends the older attachment while a reader's request is on its way."""
 
     async def run() -> None:
@@ -169,7 +169,7 @@ def test_what_it_said_last_is_heard_though_nothing_can_be_written_any_more() -> 
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_the_end_of_one_that_left_something_unread_is_told(new_loop) -> None:
+def test_the_end_of_one_that_left_something_unread_is_reported(new_loop) -> None:
     async def run() -> None:
         end = End()
         end.link.send(commands.count())

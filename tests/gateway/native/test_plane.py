@@ -125,7 +125,7 @@ async def test_attaching_tells_the_settings_and_learns_port_and_pid(pair: Pair) 
     assert (pair.plane.state, pair.plane.port, pair.plane.pid) == (PlaneState.ATTACHED, 8080, 99)
 
 
-async def test_what_readers_say_is_told_to_the_handler(pair: Pair) -> None:
+async def test_readers_verbs_are_passed_to_the_handler(pair: Pair) -> None:
     await pair.visit.say(verbs(b"{}", b"[]"))
     await pair.handler.hear((READER, b"{}"), (READER, b"[]"))
 
@@ -243,7 +243,7 @@ async def test_one_that_freezes_when_it_has_handed_its_readers_over_is_left(
     newer.wait()
 
 
-async def test_room_is_told_when_it_changes(pair: Pair) -> None:
+async def test_room_is_reported_when_it_changes(pair: Pair) -> None:
     for room in (9, 9, 8):
         pair.plane.resize(room)
     assert [(await pair.visit.hear_named("settings"))["capacity"] for _ in "ab"] == [9, 8]
@@ -347,13 +347,13 @@ async def test_one_that_hangs_up_before_it_answers_is_followed_by_another(tmp_pa
         plane.close()
 
 
-async def test_a_program_that_ends_at_once_is_said_so(tmp_path: Path) -> None:
+async def test_a_program_that_ends_at_once_is_reported(tmp_path: Path) -> None:
     plane = plane_at(tmp_path / "control", "/bin/false")
     with pytest.raises(ConfigError, match="ended with code 1"):
         await plane.attach()
 
 
-async def test_why_a_data_plane_refuses_us_is_said(tmp_path: Path) -> None:
+async def test_why_a_data_plane_refuses_us_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "control"
     async with fake_dataplane(path) as fake:
         plane = plane_at(path)
@@ -402,7 +402,7 @@ async def test_from_a_data_plane_of_another_version_our_own_takes_over(tmp_path:
         await plane.drain()
 
 
-async def test_if_our_own_cant_take_over_from_it_that_is_said(tmp_path: Path) -> None:
+async def test_if_our_own_cant_take_over_from_it_that_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "control"
     program = program_of(tmp_path, 'echo "failed: it is too old"')
     async with fake_dataplane(path) as fake:

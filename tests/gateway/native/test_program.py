@@ -42,7 +42,7 @@ def test_any_port_has_a_new_socket(temporary: Path) -> None:
     assert control_socket(told(0)) != control_socket(told(0))
 
 
-def test_a_socket_that_was_told_is_taken(tmp_path: Path) -> None:
+def test_a_reported_socket_is_taken(tmp_path: Path) -> None:
     assert control_socket(told(0, tmp_path / "s")) == tmp_path / "s"
 
 

@@ -37,11 +37,11 @@ async def test_a_subscribe_without_a_past_doesnt_wait_for_the_store(rig: NativeR
     assert rig.store.reads == 0
 
 
-async def test_what_becomes_of_slow_readers_of_a_topic_is_told_with_it(rig: NativeRig) -> None:
+async def test_a_topic_is_sent_with_its_policy_for_slow_readers(rig: NativeRig) -> None:
     assert (await rig.subscribed(topic="news.latest"))["topic"] == ("news.latest", 1)
 
 
-async def test_a_ref_is_echoed_as_it_was_said(rig: NativeRig) -> None:
+async def test_a_ref_is_echoed_as_it_was_sent(rig: NativeRig) -> None:
     for ref in (1, True, 1.0, "\u00fc"):
         fields = await rig.subscribed(topic="news.a", ref=ref)
         assert json.loads(fields["reference"]) == ref
@@ -339,7 +339,7 @@ async def test_who_resumes_is_given_what_it_missed_and_others_get_it_by_number(
     assert rig.store.resumes == 1
 
 
-async def test_who_has_missed_nothing_is_told_the_position_of_the_moment(rig: NativeRig) -> None:
+async def test_who_has_missed_nothing_gets_the_position_of_the_moment(rig: NativeRig) -> None:
     made = rig.news(1)
     rig.core.hub.offer(made, rig.now)
     begin = rig.core.hub.position(rig.now)
@@ -356,7 +356,7 @@ async def test_who_has_missed_nothing_is_told_the_position_of_the_moment(rig: Na
     assert json.loads(fields["push"])["position"] != begin
 
 
-async def test_who_resumes_with_more_than_one_replay_may_have_is_told_so(rig: NativeRig) -> None:
+async def test_who_resumes_with_more_than_one_replay_may_have_learns_it(rig: NativeRig) -> None:
     long = [
         rig.news(n, body=b'{"headline": %d, "text": "%s"}' % (n, b"x" * 4_000)) for n in (1, 2, 3)
     ]

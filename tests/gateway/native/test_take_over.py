@@ -91,7 +91,7 @@ async def test_readers_hear_each_message_once_and_in_order_through_several(
         assert one.gateway.core.reader_count == 3
 
 
-async def test_requests_that_come_meanwhile_are_served_or_told_to_come_again(
+async def test_requests_that_come_meanwhile_are_served_or_asked_to_come_again(
     box: tuple[RouterPlace, Box],
 ) -> None:
     _, one = box
@@ -143,7 +143,7 @@ async def test_a_message_that_stays_unfinished_is_closed_all_the_same(tmp_path: 
         assert [(push["type"], push["code"]) for push in pushes] == [("disconnect", 1008)]
 
 
-async def test_one_that_fails_is_said_so_and_changes_nothing(
+async def test_one_that_fails_is_reported_and_changes_nothing(
     box: tuple[RouterPlace, Box], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, one = box

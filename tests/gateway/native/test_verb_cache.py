@@ -14,7 +14,7 @@ def said(number: int, answer: bytes = ANSWER) -> CachedVerb:
     return CachedVerb(b"%d" % number, Ping(ref=number), answer=answer)
 
 
-def test_what_was_said_longest_ago_goes_first() -> None:
+def test_the_oldest_verb_is_forgotten_first() -> None:
     sayings = VerbCache(10_000)
     for number in range(3):
         sayings.keep(said(number))

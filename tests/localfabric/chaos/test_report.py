@@ -50,7 +50,7 @@ def outcome() -> ChaosOutcome:
     )
 
 
-def test_a_broken_promise_is_told_with_its_message_and_the_trace(outcome: ChaosOutcome) -> None:
+def test_a_broken_promise_is_reported_with_its_message_and_the_trace(outcome: ChaosOutcome) -> None:
     (text,) = broken(outcome, outcome.record.account())
     first, *rest = text.splitlines()
     assert "lost: gold message abc-1 on news.world" in first
@@ -59,7 +59,7 @@ def test_a_broken_promise_is_told_with_its_message_and_the_trace(outcome: ChaosO
     assert [line.strip() for line in rest] == TRACE.splitlines()
 
 
-def test_the_report_has_the_traces_and_why_readers_were_told_of_gaps(
+def test_the_report_has_the_traces_and_the_reasons_of_readers_gaps(
     outcome: ChaosOutcome, tmp_path: Path
 ) -> None:
     account = write_report(outcome, tmp_path)
@@ -75,7 +75,7 @@ def test_the_report_has_the_traces_and_why_readers_were_told_of_gaps(
     assert wrong["readers"][0]["told_of_gaps"] == [gap]
 
 
-def test_who_was_told_wrongly_is_told_of_and_breaks_the_promise(
+def test_who_was_told_wrongly_is_in_the_report_and_breaks_the_promise(
     outcome: ChaosOutcome, tmp_path: Path
 ) -> None:
     # The gateway that ann asked had given the message to bob.

@@ -143,7 +143,7 @@ def test_nothing_to_do_is_no_question(place: LogsStage):
         (("dublin", "dublin-router-1", str(START_MS + 1_500), "1"), "open, and settled up to 0"),
     ],
 )
-def test_a_log_or_number_that_isnt_there_is_said(
+def test_a_log_or_number_that_isnt_there_is_reported(
     place: LogsStage, words: tuple[str, ...], why: str
 ):
     done = place.run("void", *words, "--yes")
@@ -164,7 +164,7 @@ def test_without_topics_a_store_cant_be_opened(place: LogsStage):
 
 
 @pytest.mark.sockets
-def test_a_gateway_that_cannot_be_asked_is_said_and_is_an_error() -> None:
+def test_a_gateway_that_cannot_be_asked_is_reported_and_is_an_error() -> None:
     words = ["logs", "missing", "--gateway", "http://127.0.0.1:1"]
     output = CliRunner().invoke(cli, words)
     assert output.exit_code == 1

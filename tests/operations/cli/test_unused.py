@@ -114,7 +114,7 @@ def test_a_topic_that_is_spelt_like_one_of_the_entries_is_named() -> None:
         ("not_json", "nwes.breaking", ""),
     ],
 )
-def test_who_is_refused_for_a_misspelt_topic_is_told_what_may_have_been_meant(
+def test_who_is_refused_for_a_misspelt_topic_learns_what_may_have_been_meant(
     reason: str, topic: str, error: str
 ) -> None:
     assert refusal_hint(reason, topic, TABLE) == error

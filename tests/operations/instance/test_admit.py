@@ -75,7 +75,7 @@ async def test_a_bad_secret_keeps_no_other_box_from_being_forgotten() -> None:
     assert (cloud.forgotten, core.users) == ([TWO], {f"box.{ONE}", f"box.{THREE}"})
 
 
-async def test_it_is_said_of_each_box_and_seldom(caplog: pytest.LogCaptureFixture) -> None:
+async def test_it_is_logged_for_each_box_and_seldom(caplog: pytest.LogCaptureFixture) -> None:
     cloud = FakeCloud()
     cloud.bad = {ONE, TWO}
     admission = Admission(PLACE, cloud, CoreUsers())

@@ -132,7 +132,7 @@ async def test_what_has_waited_for_ten_seconds_doesn_t_go_any_more() -> None:
         assert both.arrived() == ["message-2"]
 
 
-async def test_an_other_that_refuses_everything_is_told_of_and_gets_nothing_twice() -> None:
+async def test_an_other_that_refuses_everything_is_reported_and_gets_nothing_twice() -> None:
     async with between() as both:
         both.other.nacks = True
         both.say(1, 2)

@@ -167,7 +167,7 @@ def test_a_followed_box_that_was_not_heard_for_long_says_so() -> None:
     assert ("not heard for 40s", "dim") in rows
 
 
-def test_what_is_followed_and_has_gone_is_said() -> None:
+def test_what_is_followed_and_has_gone_is_reported() -> None:
     rows = shown(ViewState(followed=FollowedThing(View.BOXES, "oregon-retail-99")), height=30)
     assert any(row.startswith("is not on this board") for row in rows)
 

@@ -120,7 +120,7 @@ def _read_at(at_ms: int) -> UserMark:
     return UserMark(topic=LETTER.topic, id=LETTER.id, kind="read", at_ms=at_ms)
 
 
-async def test_told_to_stop_a_mailbox_service_finishes_what_it_has(core: CoreCluster):
+async def test_ordered_to_stop_a_mailbox_service_finishes_what_it_has(core: CoreCluster):
     await core.store.write([LETTER])
     service = _mailbox(core)
     async with serving(service):

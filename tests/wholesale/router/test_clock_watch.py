@@ -251,7 +251,7 @@ async def test_what_a_router_has_not_numbered_when_its_clock_goes_wrong_it_can_g
         assert wrong.under_way == 0
 
 
-def test_before_the_first_comparison_no_number_is_told_as_if_the_clock_were_right():
+def test_before_the_first_comparison_no_number_is_reported_as_if_the_clock_were_right():
     shown = (
         "from wholesale.router.counters import CLOCK_AHEAD;"
         "print(CLOCK_AHEAD.collect()[0].samples[0].value)"

@@ -101,7 +101,7 @@ async def test_gold_passes_whatever_waits_in_the_broker_before_it(core: CoreClus
         assert sorted(set(routed(core))) == sorted(routed(core))
 
 
-async def test_what_waits_is_told_while_the_store_holds_a_write(core: CoreCluster):
+async def test_what_waits_is_reported_while_the_store_holds_a_write(core: CoreCluster):
     async with running(core, queues=QUEUES, prefetch=PREFETCH):
         store = await overloaded(core)
         core.publish(*many("silver", 30, first=1))

@@ -99,7 +99,7 @@ async def test_only_the_last_decision_counts(acting: Acting, machines: FakeDrive
     assert machines.asked == ["boxes", ("want", 6)]
 
 
-async def test_a_driver_that_fails_is_said_and_asked_again_later(
+async def test_a_driver_that_fails_is_reported_and_asked_again_later(
     acting: Acting, machines: FakeDriver, clock: ActingClock
 ) -> None:
     machines.trouble = DriverError("no credits\nleft")

@@ -98,7 +98,7 @@ def test_the_next_step_waits_however_fast_boxes_come() -> None:
     assert {want for want in wants if want is not None} == {13}
 
 
-def test_who_has_no_list_is_told_how_many_more_than_those_that_report() -> None:
+def test_who_has_no_list_learns_how_many_more_than_those_that_report() -> None:
     fleet = Fleet()
     fleet.born = None
     fleet.add(report("b0", 900), report("b1", 900))

@@ -145,7 +145,7 @@ async def test_nothing_is_held_for_a_reader_who_is_gone(house: House):
         assert value(counters.CATCHING_UP_LEFT) == before + 1
 
 
-async def test_one_question_more_than_may_be_on_their_way_is_told_to_come_back(
+async def test_one_question_more_than_may_be_on_their_way_is_asked_to_come_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(catching_up, "_AT_ONCE", 2)

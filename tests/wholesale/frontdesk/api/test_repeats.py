@@ -95,7 +95,7 @@ async def test_a_rejection_isnt_kept() -> None:
     assert await frontdesk.ask() == ("one", False)
 
 
-async def test_what_failed_is_tried_again_and_those_who_waited_are_told() -> None:
+async def test_what_failed_is_tried_again_and_those_who_waited_learn_it() -> None:
     frontdesk = ScriptedPublisher(StoreUnavailable("away"), "one")
     frontdesk.gate.clear()
     asking = [asyncio.create_task(frontdesk.ask()) for _ in range(2)]

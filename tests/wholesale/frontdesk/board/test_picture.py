@@ -141,7 +141,7 @@ def test_certificates_that_end_on_one_day_are_one_reason(played: PlayedPicture):
     ]
 
 
-def test_what_is_wrong_now_is_said_before_what_will_be(played: PlayedPicture):
+def test_what_is_wrong_now_is_shown_before_what_will_be(played: PlayedPicture):
     state, why = _why(played, BOX, _ends(ROUTER, 9), dataclasses.replace(KEEPER, state="starting"))
     assert state == "troubled"
     assert why == [
@@ -268,7 +268,7 @@ def test_a_box_that_stops_being_ready_says_why(played: PlayedPicture):
     assert played.events()[-1] == ("process_ready", "oregon-retail-1")
 
 
-def test_a_box_that_was_told_to_go_isnt_missed(played: PlayedPicture):
+def test_a_box_that_was_ordered_to_leave_isnt_missed(played: PlayedPicture):
     played.pass_by(6, BOX, LOAD, ROUTER)
     leaving = (
         dataclasses.replace(LOAD, state="draining"),
@@ -378,7 +378,7 @@ def test_totals_are_of_what_was_heard_within_seconds(played: PlayedPicture):
     assert [box["age_ms"] for box in region["boxes"]] == [6000]
 
 
-def test_of_a_node_it_is_said_how_long_ago_a_keeper_told_of_it(played: PlayedPicture):
+def test_a_node_is_shown_with_the_age_of_its_keepers_report(played: PlayedPicture):
     keeper = dataclasses.replace(
         KEEPER, nodes=(NODE, dataclasses.replace(NODE, cluster="oregon/client", node="c-1"))
     )
@@ -629,7 +629,7 @@ loads = st.builds(
 
 
 @given(st.lists(st.one_of(hostile, loads, st.floats(0, 700)), max_size=25))
-def test_whatever_is_said_there_is_a_document_that_other_frontdesks_read(
+def test_whatever_boxes_report_there_is_a_document_that_other_frontdesks_read(
     steps: list[object],
 ):
     played = PlayedPicture()

@@ -224,7 +224,7 @@ def _with_hostile_texts(value: Any, key: str = "") -> Any:
 
 
 @pytest.mark.parametrize("document", [{}, [], {"regions": 5}, "x"], ids=repr)
-async def test_what_is_no_document_is_said_to_be_none(browser: Browser, document: Any) -> None:
+async def test_what_is_no_document_is_reported_as_none(browser: Browser, document: Any) -> None:
     async with (
         opened_frontdesk(document=document) as frontdesk,
         board(browser, frontdesk, shown=False) as page,
@@ -343,7 +343,7 @@ async def test_every_number_names_its_metric(browser: Browser) -> None:
         }
 
 
-async def test_the_last_hour_is_drawn_and_told_in_words(browser: Browser) -> None:
+async def test_the_last_hour_is_drawn_and_reported_in_words(browser: Browser) -> None:
     async with opened_frontdesk() as frontdesk, board(browser, frontdesk) as page:
         await page.locator("#plots").scroll_into_view_if_needed()
         plots = page.locator(".plot").get_by_role("img")

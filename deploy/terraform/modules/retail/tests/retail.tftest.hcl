@@ -141,7 +141,7 @@ run "metadata_needs_a_token_and_volumes_are_encrypted" {
   }
 }
 
-run "a_box_has_an_address_of_its_own_and_is_told_no_secret" {
+run "a_box_has_an_address_of_its_own_and_is_given_no_secret" {
   assert {
     condition     = tobool(aws_launch_template.this.network_interfaces[0].associate_public_ip_address)
     error_message = "there is no NAT: a box needs an address"
@@ -158,7 +158,7 @@ run "a_box_has_an_address_of_its_own_and_is_told_no_secret" {
   }
 }
 
-run "a_box_is_told_all_that_it_reads_at_its_boot" {
+run "a_box_is_given_all_that_it_reads_at_its_boot" {
   assert {
     condition = toset(keys(jsondecode(yamldecode(base64decode(aws_launch_template.this.user_data)).write_files[0].content))) == toset([
       "capacity", "core", "drain_seconds", "frontdesks", "group", "hook", "networks", "origins", "proxy_from", "public_url", "region", "role", "secrets", "store",
@@ -198,7 +198,7 @@ run "the_dynamic_inventory_finds_boxes_by_tags" {
   }
 }
 
-run "scalers_are_told_the_same_as_the_group" {
+run "scalers_are_given_the_same_as_the_group" {
   variables {
     plan = { least = 5, most = 50, boot_seconds = 90, drain_seconds = 60 }
   }

@@ -29,7 +29,7 @@ class PublisherTest {
   }
 
   @Test
-  void whoSendsAfterTheEndIsTold() {
+  void whoSendsAfterTheEndLearnsIt() {
     publisher.close();
     for (int n = 0; n < 2; n++) {
       assertThrows(IllegalStateException.class, () -> publisher.send("news.breaking", "{}"));
