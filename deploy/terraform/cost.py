@@ -169,7 +169,7 @@ def _out_per_second(readers: float, use: dict[str, Any]) -> float:
 def _balancers(mean: float, edge: Edge, inputs: dict[str, Any]) -> float:
     """Return the cost of the balancers of one region."""
     price, use = inputs["balancer"], inputs["use"]
-    hourly = price["hour"] + price["desks_unit_hour"]
+    hourly = price["hour"] + price["frontdesks_unit_hour"]
     if edge == "nlb":
         here = mean / use["regions"]
         units = max(

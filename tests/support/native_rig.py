@@ -63,7 +63,7 @@ class CountingStore(MemoryStore):
         super().__init__(TABLE, now_ms=lambda: START_MS)
         self.reads = 0
         self.resumes = 0
-        self.spoilt = False
+        self.corrupt = False
         self.released = asyncio.Event()
         self.released.set()
 
@@ -74,8 +74,8 @@ class CountingStore(MemoryStore):
     async def history(self, *args: Any, **kwargs: Any) -> list[Envelope]:
         self.reads += 1
         await self.released.wait()
-        if self.spoilt:
-            raise StoreError("spoilt")
+        if self.corrupt:
+            raise StoreError("corrupt")
         return await super().history(*args, **kwargs)
 
 
@@ -159,7 +159,7 @@ async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
         plane = Plane(settings, Path("/nowhere"), path)
         core = Core(settings, TABLE, store, plane)
         serving = DataplaneService(core, plane, HTTPServer(Application()), asyncio.Event())
-        # The gate reads the revocations from the store.
+        # The authenticator reads the revocations from the store.
         await core.authenticator.start()
         store.reads = 0
         visit = await attached(fake, plane)

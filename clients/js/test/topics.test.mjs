@@ -24,7 +24,7 @@ const message = (topic, n, position = `p${n}`) => ({ type: "message", topic, id:
 const refuse = (rig, verb, code, temporary = false) =>
   rig.push({ type: "error", ref: verb.ref, topic: verb.topic, code, reason: "because", temporary });
 
-test("a topic is asked for as wished, and then from where it was", () => {
+test("a topic is subscribed as the page asked, and then from where it was", () => {
   const rig = rigWith();
   const { tab } = rig.tab("a");
   const heard = follow(tab, "news.world", { rewind: 20 });
@@ -192,7 +192,7 @@ test("a newcomer is served, and a topic is left, though a gateway in a hurry did
   assert.deepEqual(rig.sent().map(({ rewind }) => rewind), [undefined, 5, undefined, undefined]);
 });
 
-test("what is told while a tab's wish is on its way is not for that wish", () => {
+test("a push that arrives before a tab's request does not answer that request", () => {
   const rig = rigWith();
   const { tab } = rig.tab("a");
   follow(tab, "t");

@@ -91,7 +91,7 @@ impl ControlThread {
             state: self.state.clone(),
         };
         to.queue_with_descriptor(&Event::Offer { offer }, self.listener.try_clone()?);
-        self.make_lanes(to, attempt)?;
+        self.make_state_sockets(to, attempt)?;
         self.threads.queue_for_all(&Order::SendState(attempt.clone()));
         self.threads.flush_orders();
         to.flush_until(attempt.deadline)?;
@@ -102,12 +102,12 @@ impl ControlThread {
     }
 
     /// Connect each thread with its counterpart in the newer data plane.
-    fn make_lanes(&self, to: &mut ControlLink, attempt: &Attempt) -> io::Result<()> {
+    fn make_state_sockets(&self, to: &mut ControlLink, attempt: &Attempt) -> io::Result<()> {
         let number = attempt.number.to_le_bytes();
         for (thread, socket) in self.threads.handovers.iter().enumerate() {
             let (ours, theirs) = sys::stream_pair()?;
             sys::send_descriptor(socket.as_raw_fd(), &number, ours.as_raw_fd())?;
-            to.queue_with_descriptor(&Event::Lane { thread: thread as u16 }, theirs);
+            to.queue_with_descriptor(&Event::StateSocket { thread: thread as u16 }, theirs);
         }
         Ok(())
     }

@@ -278,8 +278,8 @@ async def test_a_store_that_fails_or_talks_nonsense_is_asked_again(
 async def test_a_row_that_is_no_json_is_passed_over(box: Box) -> None:
     async with box.reader(TOPIC) as reader:
         await route(box, body=1)
-        spoilt = dataclasses.replace(box.envelope(), body=b"{")
-        await box.store.write([spoilt])
+        corrupt = dataclasses.replace(box.envelope(), body=b"{")
+        await box.store.write([corrupt])
         await route(box, body=3)
         assert await hear_soon(reader, 2) == [1, 3]
         await until(lambda: missing(box) == 0)

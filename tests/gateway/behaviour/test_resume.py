@@ -534,7 +534,7 @@ async def test_pages_of_other_origins_may_ask_if_they_are_let_in(engine: str) ->
         await until(lambda: not box.gateway.core.readers.open)
 
 
-async def test_what_the_store_has_spoilt_breaks_nobodys_parser(engine: str) -> None:
+async def test_corrupt_messages_of_the_store_break_no_parser(engine: str) -> None:
     store = MemoryStore(TABLE)
     async with opened_box(engine, store=store) as box:
         async with box.reader() as reader:
@@ -552,13 +552,15 @@ async def test_what_the_store_has_spoilt_breaks_nobodys_parser(engine: str) -> N
         assert [one["body"] for one in answer["messages"]] == [0, 2]
 
 
-async def test_a_topic_with_many_spoilt_messages_is_shown_as_far_as_it_is_read(engine: str) -> None:
+async def test_a_topic_with_many_corrupt_messages_is_shown_as_far_as_it_is_read(
+    engine: str,
+) -> None:
     store = MemoryStore(TABLE)
     async with opened_box(engine, store=store) as box:
         made = [box.envelope(body=n) for n in range(401)]
-        spoilt = [dataclasses.replace(one, body=b'{"cut off') for one in made[1:]]
-        await store.write([made[0], *spoilt])
-        await settle(store, spoilt[-1])
+        corrupt = [dataclasses.replace(one, body=b'{"cut off') for one in made[1:]]
+        await store.write([made[0], *corrupt])
+        await settle(store, corrupt[-1])
     async with opened_box(engine, store=store) as box, box.reader() as reader:
         assert (await reader.subscribe(TOPIC, rewind=1))["type"] == "subscribed"
         found = await reader.ask(action="history", topic=TOPIC, limit=1)

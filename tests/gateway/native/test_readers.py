@@ -306,7 +306,7 @@ async def test_history_comes_from_memory_else_from_the_store(rig: NativeRig) -> 
 
 
 async def test_without_the_store_subscribing_works_and_history_is_refused(rig: NativeRig) -> None:
-    rig.store.spoilt = True
+    rig.store.corrupt = True
     fields = await rig.subscribed(topic="news.a", rewind=2)
     assert (fields["batch"], fields["messages"]) == (0, [])
     push = await rig.replied(action="history", topic="news.a", ref=3)

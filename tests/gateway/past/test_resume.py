@@ -378,7 +378,7 @@ async def test_what_was_too_much_to_read_is_reported(box: ResumingBox) -> None:
 # Gaps are reported.
 
 
-async def test_a_message_that_the_store_has_spoilt_is_a_gap_that_is_reported(
+async def test_a_corrupt_message_of_the_store_is_a_gap_that_is_reported(
     box: ResumingBox,
 ) -> None:
     sent = [oregon(number) for number in range(81, 91)]

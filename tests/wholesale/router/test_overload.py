@@ -29,17 +29,17 @@ class GatedStore(MemoryStore):
 
     def __init__(self, topics: TopicTable) -> None:
         super().__init__(topics, now_ms=lambda: EPOCH)
-        self.gate = asyncio.Semaphore(0)
+        self.permits = asyncio.Semaphore(0)
         self.waits = 0
 
     async def write(self, envelopes: Sequence[Envelope]) -> None:
         self.waits += 1
-        await self.gate.acquire()
+        await self.permits.acquire()
         await super().write(envelopes)
 
     def open(self) -> None:
         for _ in range(10_000):
-            self.gate.release()
+            self.permits.release()
 
 
 @pytest.fixture

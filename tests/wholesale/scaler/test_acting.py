@@ -15,11 +15,11 @@ from wholesale.scaler.drivers import DriverError, DriverLimit, Instance
 from wholesale.scaler.plan import ScalingPlan
 from wholesale.scaler.requirement import Demand, requirement
 
-WISH = requirement(Demand(readers=0, per_box=1000), ScalingPlan())
+REQUIREMENT = requirement(Demand(readers=0, per_box=1000), ScalingPlan())
 
 
 def decided(**fields: object) -> Decision:
-    return Decision(wanted=2, requirement=WISH, **fields)  # type: ignore[arg-type]
+    return Decision(wanted=2, requirement=REQUIREMENT, **fields)  # type: ignore[arg-type]
 
 
 class FakeDriver:

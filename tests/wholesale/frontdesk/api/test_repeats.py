@@ -20,13 +20,13 @@ class ScriptedPublisher:
         self.published = 0
         self.now = 0.0
         self.repeats = Repeats(seconds=600, most=2)
-        self.gate = asyncio.Event()
-        self.gate.set()
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
 
     async def publish(self) -> Receipt:
         self.published += 1
         outcome = self.reported_state.pop(0)
-        await self.gate.wait()
+        await self.may_answer.wait()
         if isinstance(outcome, Exception):
             raise outcome
         status = "rejected" if outcome == "rejected" else "routed"
@@ -81,10 +81,10 @@ async def test_of_many_the_oldest_is_forgotten() -> None:
 
 async def test_two_at_once_are_one_message() -> None:
     frontdesk = ScriptedPublisher("one", "two")
-    frontdesk.gate.clear()
+    frontdesk.may_answer.clear()
     asking = [asyncio.create_task(frontdesk.ask()) for _ in range(3)]
     await asyncio.sleep(0)
-    frontdesk.gate.set()
+    frontdesk.may_answer.set()
     assert await asyncio.gather(*asking) == [("one", False), ("one", True), ("one", True)]
     assert frontdesk.published == 1
 
@@ -97,10 +97,10 @@ async def test_a_rejection_isnt_kept() -> None:
 
 async def test_what_failed_is_tried_again_and_those_who_waited_learn_it() -> None:
     frontdesk = ScriptedPublisher(StoreUnavailable("away"), "one")
-    frontdesk.gate.clear()
+    frontdesk.may_answer.clear()
     asking = [asyncio.create_task(frontdesk.ask()) for _ in range(2)]
     await asyncio.sleep(0)
-    frontdesk.gate.set()
+    frontdesk.may_answer.set()
     for asked in asking:
         with pytest.raises(StoreUnavailable):
             await asked
@@ -109,10 +109,10 @@ async def test_what_failed_is_tried_again_and_those_who_waited_learn_it() -> Non
 
 async def test_nobody_else_waits_when_one_goes_away() -> None:
     frontdesk = ScriptedPublisher("one", "two")
-    frontdesk.gate.clear()
+    frontdesk.may_answer.clear()
     first = asyncio.create_task(frontdesk.ask())
     second = asyncio.create_task(frontdesk.ask())
     await asyncio.sleep(0)
     second.cancel()
-    frontdesk.gate.set()
+    frontdesk.may_answer.set()
     assert await first == ("one", False)
