@@ -45,7 +45,7 @@ class Under(enum.StrEnum):
     STORM = "storm"
 
 
-_SAID: Final = {
+_CONDITIONS: Final = {
     Under.DEFLATE: ", compressed",
     Under.STALLED: ", 1 % of the readers read nothing",
     Under.STORM: ", 90 % of the readers reconnect at once",
@@ -68,7 +68,7 @@ class Plan:
     def title(self) -> str:
         """The differences between plans, as text."""
         topics = "one topic" if self.topics == 1 else f"{self.topics} topics"
-        harder = _SAID.get(self.under, "")
+        harder = _CONDITIONS.get(self.under, "")
         return f"{self.readers:,} readers, {topics}, {self.size:,} bytes{harder}"
 
     @property

@@ -327,11 +327,11 @@ fn when_the_older_one_changes_its_mind_the_newer_one_ends() {
     let mut older = Older::yielding("mind", None);
     older.hears_commit();
     let mut refused = Vec::new();
-    Event::Refused { why: "we are told to end" }.encode(&mut refused);
+    Event::Refused { why: "we were ordered to end" }.encode(&mut refused);
     older.handshake.write_all(&refused).expect("sent");
     let output = older.output();
     assert!(!output.status.success());
-    assert_eq!(output.stdout, b"failed: the older one serves on: we are told to end\n");
+    assert_eq!(output.stdout, b"failed: the older one serves on: we were ordered to end\n");
 }
 
 #[test]

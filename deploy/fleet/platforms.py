@@ -84,7 +84,7 @@ class PlatformOutcome:
     step: str
     code: int
     seconds: float
-    said: str = ""
+    note: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -170,8 +170,8 @@ class Machine:
                 ).returncode
             except subprocess.TimeoutExpired:
                 code = 124
-        said = summary(log.read_text("utf-8", "replace"))
-        return PlatformOutcome(step.name, code, time.monotonic() - begun, said)
+        note = summary(log.read_text("utf-8", "replace"))
+        return PlatformOutcome(step.name, code, time.monotonic() - begun, note)
 
     def ask(self, script: str) -> str:
         """Return the output of a short script."""
@@ -237,7 +237,7 @@ def _play_one(
             log = report / f"{suite}-{number}.log"
             outcome = machine.play(step, log)
             outcomes.append(outcome)
-            words = outcome.said or ("works" if outcome.code == 0 else f"failed\n{end_of(log)}")
+            words = outcome.note or ("works" if outcome.code == 0 else f"failed\n{end_of(log)}")
             say(f"{suite}: {step.name}: {words} ({outcome.seconds:.0f} s)")
             if number == 1:
                 if outcome.code != 0:
@@ -266,7 +266,7 @@ def table(platforms: Iterable[Platform]) -> str:
         versions = ", ".join(f"{name} {is_}" for name, is_ in platform.versions.items())
         for outcome in platform.outcomes:
             result = "works" if outcome.code == 0 else f"exit code {outcome.code}"
-            text = f"{result}: {outcome.said}" if outcome.said else result
+            text = f"{result}: {outcome.note}" if outcome.note else result
             lines.append(
                 f"| {platform.suite} | {versions} | {outcome.step} | {text} "
                 f"| {outcome.seconds:.0f} |"

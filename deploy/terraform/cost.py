@@ -78,7 +78,7 @@ def tiered(gigabytes: float, tiers: list[dict[str, float]]) -> float:
 
 
 def month(size: dict[str, Any], edge: Edge, inputs: dict[str, Any]) -> Month:
-    """Return the month of one of ``told["size"]``, with readers connecting by ``edge``."""
+    """Return the month of one of ``inputs["size"]``, with readers connecting by ``edge``."""
     use, network, hours = inputs["use"], inputs["network"], inputs["use"]["hours"]
     readers = size["readers"]
     mean = readers * use["mean_share"]

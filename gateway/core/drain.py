@@ -53,7 +53,7 @@ class DrainSchedule:
         return max(self.seconds, self.readers / self.per_second)
 
     def due(self, elapsed: float) -> int:
-        """Return how many readers should have been told ``elapsed`` seconds after the start."""
+        """Return how many readers should have been notified ``elapsed`` seconds after the start."""
         if self.readers == 0 or elapsed >= self.duration:
             return self.readers
         return min(self.readers, math.floor(self.readers * max(0.0, elapsed) / self.duration))

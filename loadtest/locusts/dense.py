@@ -36,7 +36,7 @@ _FAILURES: Final = {
     "refused": ("connect", "a gateway refused, or none was offered"),
     "failed": ("connect", "no answer in time, or a wrong one"),
     "foreign": ("connect", "a gateway may not be connected to"),
-    "stopped": ("connect", "a gateway said never to come again"),
+    "stopped": ("connect", "a gateway sent a close code without reconnect"),
     "errors": ("connect", "a subscription was refused"),
     "gaps": ("gap", "a resume may have missed something"),
     "doubled": ("doubled", "a message came twice"),

@@ -283,7 +283,7 @@ class ChaosReader:
             self._write("recovered", push.topic, f"{self._asked:.4f}")
         elif self._was_here:
             had_one = push.topic in self._positions
-            reason = push.fields.get("reason", "unsaid") if had_one else "no position yet"
+            reason = push.fields.get("reason", "unknown") if had_one else "no position yet"
             self._write("gap", push.topic, reason)
             if had_one and self._plan.token is None:
                 # A position that waits already reaches further back.

@@ -6,7 +6,7 @@ target of the crowd (:class:`operations.mirror.crowd.Wanted`). Each second it wr
 line to stdout. It ends when stdin is closed.
 
 A mirrored reader asks for the endpoints, chooses a gateway, connects, subscribes, and receives
-until it is told to leave. A disconnected reader doesn't reconnect: new readers fill the crowd up.
+until the run ends it. A disconnected reader doesn't reconnect: new readers fill the crowd up.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ NONSENSE = {
     "a body out of turn": frame(3, b"x"),
     "two headers": delivery(1) + header(1) + header(1),
     "two deliveries at once": delivery(1) + delivery(2),
-    "more body than was said": delivery(1) + header(1) + frame(3, b"xyz"),
+    "more body than was announced": delivery(1) + header(1) + frame(3, b"xyz"),
     "a delivery cut short": frame(1, struct.pack(">HH", 60, 60) + b"\x05"),
     "a confirm for a consumer": method(pika.spec.Basic.Ack(1, False)),
     "deliveries that aren't counted": delivery(7) + EMPTY,

@@ -181,9 +181,9 @@ def checked(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     answers = json.loads(done.stdout[done.stdout.index("{") :])
-    each_said = [play["tasks"][-1]["hosts"][host] for play in answers["plays"]]
-    assert len(each_said) == len(cases)
-    return [answer["msg"] if answer.get("failed") else "" for answer in each_said]
+    answers_of_hosts = [play["tasks"][-1]["hosts"][host] for play in answers["plays"]]
+    assert len(answers_of_hosts) == len(cases)
+    return [answer["msg"] if answer.get("failed") else "" for answer in answers_of_hosts]
 
 
 def test_a_host_stays_what_it_is(playbook: str, tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_plugins_that_are_missing_are_named_before_the_broker_does_not_boot(
         {"seen": by_certificate, "newsfabric_amqp_client_certificates": True},
         {"seen": {"rabbitmq_lacks": ["rabbitmq_prometheus", "rabbitmq_shovel"]}},
     ]
-    name = "RabbitMQ has the plugins that it is told to load"
+    name = "RabbitMQ has the plugins that it is to load"
     errors = [text.split(", without")[0] for text in checked(playbook, tmp_path, name, *cases)]
     assert errors == [
         "",

@@ -216,13 +216,13 @@ def test_machines_become_boxes_in_the_background_by_their_playbook(
 ) -> None:
     folders = Folders.at(tmp_path)
     playbook = tmp_path / "ansible-playbook"
-    playbook.write_text('#!/bin/sh\nprintf "%s\\n" "$NEWSFABRIC_FLEET_FOLDER" "$@" >"$0.said"\n')
+    playbook.write_text('#!/bin/sh\nprintf "%s\\n" "$NEWSFABRIC_FLEET_FOLDER" "$@" >"$0.out"\n')
     playbook.chmod(0o755)
     monkeypatch.setattr(playbooks, "ansible_playbook", lambda: str(playbook))
     two = ["oregon-retail-2", "oregon-retail-3"]
     with playbooks.scale_out(folders, two, ["--extra-vars", "a=1"]) as running:
         assert running.wait(30) == 0
-    text = (tmp_path / "ansible-playbook.said").read_text().splitlines()
+    text = (tmp_path / "ansible-playbook.out").read_text().splitlines()
     assert text[0] == str(folders.top)
     assert Path(text[3]).name == "scale-out-retail.yml"
     assert text[4:] == [

@@ -63,8 +63,8 @@ def test_a_platform_works_if_each_of_its_steps_did() -> None:
             "suite": "trixie",
             "versions": {"RabbitMQ": "4.0.5", "PHP": "8.4.11"},
             "outcomes": [
-                {"step": "set-up", "code": 0, "seconds": 61.4, "said": ""},
-                {"step": "chaos", "code": 1, "seconds": 200.0, "said": "1 failed in 2.0s"},
+                {"step": "set-up", "code": 0, "seconds": 61.4, "note": ""},
+                {"step": "chaos", "code": 1, "seconds": 200.0, "note": "1 failed in 2.0s"},
             ],
             "works": False,
         }

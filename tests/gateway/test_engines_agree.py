@@ -79,11 +79,11 @@ TOKENS: Final = (
 @pytest.fixture
 async def boxes(tmp_path: Path) -> AsyncIterator[list[Box]]:
     """Open a box of each engine, for all examples of a test."""
-    told = TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER)
+    token_settings = TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER)
     async with contextlib.AsyncExitStack() as stack:
         yield [
             await stack.enter_async_context(
-                opened_box(engine, table=TABLE, tokens=told, **SETTINGS)
+                opened_box(engine, table=TABLE, tokens=token_settings, **SETTINGS)
             )
             for engine in ("tornado", "native")
         ]

@@ -180,7 +180,7 @@ PUBLISH = method(60, 40)
 
 
 def fall_silent(proxy: Proxy, last_words: bytes, *, answer: bytes = b"") -> None:
-    """Nothing passes any more after ``last_words``, said by either side, but an ``answer``."""
+    """Nothing passes any more after ``last_words``, sent by either side, but an ``answer``."""
 
     def passing(data: bytes) -> bytes:
         if (at := data.find(last_words)) < 0:

@@ -70,7 +70,7 @@ impl From<Malformed> for io::Error {
 }
 
 /// A connection: its I/O thread, its slot there, and the slot's number of earlier uses.
-#[allow(missing_docs, reason = "said above")]
+#[allow(missing_docs, reason = "stated above")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConnectionId {
     pub thread: u16,

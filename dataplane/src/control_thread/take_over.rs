@@ -131,7 +131,7 @@ impl ControlThread {
                 match event.data.u64() {
                     NEWER => committed |= read_commit(to)?,
                     REPORTS => self.on_reports(&mut reports),
-                    SIGNALS => return Err(io::Error::other("we are told to end")),
+                    SIGNALS => return Err(io::Error::other("we were ordered to end")),
                     _ => {}
                 }
             }
@@ -162,6 +162,6 @@ fn read_commit(newer: &mut ControlLink) -> io::Result<bool> {
     match control::split(&newer.incoming)? {
         None => Ok(false),
         Some((kind, body, _)) if Command::decode(kind, body)? == Command::Commit {} => Ok(true),
-        Some(_) => Err(io::Error::other("it said something else than commit")),
+        Some(_) => Err(io::Error::other("it sent something else than commit")),
     }
 }

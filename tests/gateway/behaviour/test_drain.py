@@ -1,4 +1,4 @@
-"""The drain of a box: its readers are told, at a pace, and sent elsewhere."""
+"""The drain of a box: its readers are notified, at a pace, and sent elsewhere."""
 
 from __future__ import annotations
 

@@ -215,13 +215,13 @@ async def test_an_office_of_a_hundred_whose_network_went_is_back_and_stays(engin
             """Come again and again until there is room, as a page does after a longer while."""
             while True:
                 reader = await stack.enter_async_context(box.reader())
-                said = {"type": "disconnect"}
+                reply = {"type": "disconnect"}
                 with contextlib.suppress(websockets.ConnectionClosed):
-                    said = await reader.ask(action="ping")
-                came.append(said["type"] == "pong")
-                if said["type"] == "pong":
+                    reply = await reader.ask(action="ping")
+                came.append(reply["type"] == "pong")
+                if reply["type"] == "pong":
                     return reader
-                assert said["type"] == "disconnect"
+                assert reply["type"] == "disconnect"
                 await asyncio.sleep(0.1)
 
         async with asyncio.timeout(PATIENCE):

@@ -38,8 +38,8 @@ def tokens(folder: Path, **more: Any) -> TokenSettings:
 
 @pytest.fixture
 async def box(engine: str, tmp_path: Path) -> AsyncIterator[Box]:
-    told = tokens(tmp_path, cookie="session")
-    async with opened_box(engine, table=TABLE, tokens=told, origins=(PAGE,)) as box:
+    rules = tokens(tmp_path, cookie="session")
+    async with opened_box(engine, table=TABLE, tokens=rules, origins=(PAGE,)) as box:
         yield box
 
 
@@ -303,8 +303,8 @@ async def test_event_streams_take_the_cookie_of_our_own_pages(box: Box) -> None:
 async def test_a_page_of_any_origin_doesnt_get_a_cookie_counted(
     engine: str, tmp_path: Path
 ) -> None:
-    told = tokens(tmp_path, cookie="session")
-    async with opened_box(engine, table=TABLE, tokens=told) as box:
+    rules = tokens(tmp_path, cookie="session")
+    async with opened_box(engine, table=TABLE, tokens=rules) as box:
         answer = await box.request(
             "GET", "/history?topic=user.42", Origin=PAGE, Cookie=f"session={token('42')}"
         )
@@ -442,8 +442,8 @@ async def test_a_new_key_of_the_issuers_is_found_when_a_token_names_it(
 ) -> None:
     path = tmp_path / "keys.json"
     path.write_bytes(jwks(jwk(ed25519("first"), "first")))
-    told = tokens(tmp_path, keys=str(path), keys_again=0.0)
-    async with opened_box(engine, table=TABLE, tokens=told) as box, box.reader() as reader:
+    rules = tokens(tmp_path, keys=str(path), keys_again=0.0)
+    async with opened_box(engine, table=TABLE, tokens=rules) as box, box.reader() as reader:
         newer = {"key": ed25519("second"), "kid": "second"}
         assert await code_of(reader, action="login", token=token(**newer)) == 101
         path.write_bytes(jwks(jwk(ed25519("second"), "second")))

@@ -81,8 +81,8 @@ async def marked(reader: Reader, kind: str, letter: Any, **verb: Any) -> dict[st
     heard = [await reader.hear(), await reader.hear()]
     (reply,) = [push for push in heard if push["type"] == "marked"]
     assert reply == {"type": "marked", "ref": 7, "topic": TOPIC, "id": letter.id, "mark": kind}
-    (told,) = [push for push in heard if push["type"] != "marked"]
-    return told
+    (reply,) = [push for push in heard if push["type"] != "marked"]
+    return reply
 
 
 @pytest.mark.promise("M1")
@@ -134,10 +134,10 @@ async def test_the_last_of_a_mailbox_has_the_position_to_come_back_with(
 
 @pytest.mark.promise("M2")
 @pytest.mark.parametrize(
-    ("kind", "told"), [("ack", "acked"), ("read", "read"), ("dismiss", "dismissed")]
+    ("kind", "pushed"), [("ack", "acked"), ("read", "read"), ("dismiss", "dismissed")]
 )
 async def test_what_one_device_does_all_of_them_hear_of_in_every_region(
-    oregon: OpenedRegion, dublin: OpenedRegion, kind: str, told: str
+    oregon: OpenedRegion, dublin: OpenedRegion, kind: str, pushed: str
 ) -> None:
     letter = await oregon.write_to("42", 1)
     async with oregon.device() as phone, dublin.device() as page, dublin.device("43") as other:
@@ -149,7 +149,7 @@ async def test_what_one_device_does_all_of_them_hear_of_in_every_region(
         there = await page.hear()
         assert before * 1000 - 1 <= here["at"] == there["at"] <= time.time() * 1000
         assert there.pop("position") is not None
-        assert there == {"type": told, "topic": TOPIC, "id": letter.id, "at": here["at"]}
+        assert there == {"type": pushed, "topic": TOPIC, "id": letter.id, "at": here["at"]}
         await other.is_up_to_date()
 
 
@@ -362,7 +362,7 @@ async def test_the_publishers_tools_hear_who_has_read(oregon: OpenedRegion) -> N
     async with oregon.device("desk", topics=["marks.#"]) as tool, oregon.device() as reader:
         await tool.subscribe("marks.billing")
         await opened_mailbox(reader)
-        told = await marked(reader, "read", letter)
+        push = await marked(reader, "read", letter)
         note = await tool.hear()
         assert (note["type"], note["topic"]) == ("message", "marks.billing")
         assert note["body"] == {
@@ -370,7 +370,7 @@ async def test_the_publishers_tools_hear_who_has_read(oregon: OpenedRegion) -> N
             "id": letter.id,
             "message_id": "bill-7",
             "mark": "read",
-            "at": told["at"],
+            "at": push["at"],
         }
 
 

@@ -150,8 +150,8 @@ async def test_anothers_message_isnt_marked_by_way_of_ones_own_topic(
         await opened_mailbox(reader, "42")
         await opened_mailbox(owner, "7")
         for kind in ("ack", "read", "dismiss"):
-            told = await reader.ask(action=kind, topic="user.42", id=letter.id)
-            assert told["type"] == "marked"
+            reply = await reader.ask(action=kind, topic="user.42", id=letter.id)
+            assert reply["type"] == "marked"
         # A user's marks are processed in turn: those before it had no effect.
         await reader.say(action="read", topic="user.42", id=mine.id)
         assert {(await reader.hear())["type"] for _ in range(2)} == {"marked", "read"}

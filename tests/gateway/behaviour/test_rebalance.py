@@ -23,12 +23,12 @@ async def two_boxes(
     engine: str, frontdesk: Frontdesk, *, drain_seconds: float = 0.0
 ) -> AsyncIterator[tuple[Box, Box]]:
     """Open a box that knows ``frontdesk`` and is fed only once, and another that works."""
-    told = {
+    settings = {
         "endpoints": (frontdesk.url,),
         "feed_timeout_seconds": 0.5,
         "drain_seconds": drain_seconds,
     }
-    async with opened_box(engine, **told) as box, opened_box("tornado") as other:
+    async with opened_box(engine, **settings) as box, opened_box("tornado") as other:
         box.tick()
         yield box, other
 

@@ -346,13 +346,13 @@ async def test_a_position_that_says_too_little_or_too_much_is_a_gap(
 ) -> None:
     now = int(time.time() * 1000)
     week = 7 * 86_400_000
-    said = {
+    marks_at = {
         "another release": "AQGU",
         "older than the topic's ttl": encode(Position(now - week - 100_000, {})),
         "from the future": encode(Position(now + 86_400_000, {})),
     }
     async with opened_box(engine, store=store) as box:
-        for what, position in said.items():
+        for what, position in marks_at.items():
             async with box.reader() as reader:
                 resumed = await reader.subscribe(TOPIC, position=position)
                 assert resumed["recovered"] is False, what

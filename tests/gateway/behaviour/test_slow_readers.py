@@ -28,8 +28,8 @@ async def stuck_reader(box: Box, raw: Any, topic: str) -> None:
 @pytest.mark.promise("D6")
 async def test_a_slow_reader_of_messages_that_must_not_be_dropped_is_closed(engine: str) -> None:
     # It has all the time it needs to read the reason.
-    told = {"outbox": SMALL, "linger": PATIENCE}
-    async with opened_box(engine, **told) as box, box.opened(receive_buffer=4096) as raw:
+    settings = {"outbox": SMALL, "linger": PATIENCE}
+    async with opened_box(engine, **settings) as box, box.opened(receive_buffer=4096) as raw:
         await stuck_reader(box, raw, "news.breaking")
         async with box.reader("news.breaking") as quick:
             for n in range(COUNT):

@@ -506,12 +506,12 @@ async def test_a_cookie_for_balancers_when_it_is_wanted(engine: str) -> None:
             ("POST", "e/jsonp_send"), ("OPTIONS", "a/xhr"),
         ]  # fmt: skip
         kept = {"x=1": "dummy", "JSESSIONID=box-1.7": "box-1.7", 'JSESSIONID="a;b"': "dummy"}
-        for n, (cookie, said) in enumerate(kept.items()):
+        for n, (cookie, expected) in enumerate(kept.items()):
             for method, path in requests:
                 async with box.opened() as raw:
                     raw.send_request(method, f"/sockjs/0/{n}{path}", Cookie=cookie)
                     head = Response.of(await raw.read_until(b"\r\n\r\n"))
-                assert head.headers["set-cookie"] == f"JSESSIONID={said}; path=/", path
+                assert head.headers["set-cookie"] == f"JSESSIONID={expected}; path=/", path
 
 
 @pytest.mark.parametrize("bound", [True, False])

@@ -446,12 +446,12 @@ async def test_a_page_that_follows_and_leaves_300_topics_at_once_is_refused_and_
 
 @pytest.mark.parametrize("asked", [True, False, 1, None])
 async def test_who_asks_with_a_ping_learns_which_verbs_it_may_send(box: Box, asked: object) -> None:
-    told = {"limits": LIMITS} if asked is True else {}
+    options = {"limits": LIMITS} if asked is True else {}
     async with box.reader() as reader:
         assert await reader.ask(action="ping", ref=7, limits=asked) == {
             "type": "pong",
             "ref": 7,
-            **told,
+            **options,
         }
 
 

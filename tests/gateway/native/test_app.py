@@ -103,12 +103,12 @@ async def control_plane(
 ) -> AsyncIterator[AttachedEvent]:
     store, broker, stop = MemoryStore(TABLE), StubBroker(), asyncio.Event()
     store = settings.pop("store", store)
-    told = GatewaySettings(
+    settings = GatewaySettings(
         name="box-1", region="oregon", linger=0.1, drain_seconds=0.0,
         native=NativeSettings(socket=fake.path), **settings,
     )  # fmt: skip
     async with contextlib.AsyncExitStack() as stack:
-        engine = running(told, TABLE, store, broker.connect(), stop)
+        engine = running(settings, TABLE, store, broker.connect(), stop)
         entering = asyncio.create_task(stack.enter_async_context(engine))
         visit = await fake.visited()
         await visit.hear_named("hello")
@@ -130,7 +130,7 @@ async def control_plane(
 
 
 async def drained(visit: Visit) -> None:
-    """Act like a data plane that is told to drain: end."""
+    """Act like a data plane that is ordered to drain: end."""
     with contextlib.suppress(EOFError, OSError):
         while not visit.left:
             command = await visit.hear()
@@ -187,7 +187,7 @@ async def test_a_data_plane_hears_what_becomes_of_what_it_handed_over(fake: Fake
         plane = plane_of(attached.core)
         attached.visit.leave()
         await until(lambda: plane.state is PlaneState.AWAY)
-        # The data plane isn't told that this one is gone, so the next `kept` must not count it.
+        # The data plane isn't notified that this one is gone, so the next `kept` must not count it.
         second.close()
         serving = plane.on_event.__self__  # type: ignore[attr-defined]
         await until(lambda: serving._handovers.open == {"192.0.2.1": 1})
@@ -388,8 +388,8 @@ async def test_no_reader_comes_in_and_none_is_answered_until_the_directory_is_re
 async def test_if_what_was_left_cant_be_read_readers_are_sent_elsewhere_and_resume(
     fake: FakeDataplane,
 ) -> None:
-    told = {"blob": b"of another release", "readers": 7}
-    async with control_plane(fake, attachment=2, **told) as attached:
+    fields = {"blob": b"of another release", "readers": 7}
+    async with control_plane(fake, attachment=2, **fields) as attached:
         shed = attached.shed
         assert shed == {"reason": "rebalance", "count": 7, "retry_ms": 2_000}
         attached.box.publish(body="on")

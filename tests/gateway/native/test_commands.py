@@ -175,7 +175,7 @@ def test_what_has_become_of_connections_that_were_handed_over() -> None:
 
 
 def test_settings_are_sent_by_name() -> None:
-    told = GatewaySettings(
+    settings = GatewaySettings(
         name="box",
         region="oregon",
         heartbeat=0.05,
@@ -185,7 +185,7 @@ def test_settings_are_sent_by_name() -> None:
         per_address=3,
         native=NativeSettings(proxy_from=("10.0.0.0/8", "2001:db8::/32")),
     )
-    (made,) = decoded(commands.settings(told, capacity=7, handovers=9))
+    (made,) = decoded(commands.settings(settings, capacity=7, handovers=9))
     fields = made.fields
     wanted = {
         "capacity": 7, "heartbeat_ms": 50, "linger_ms": 5_000, "message_bytes": 16_384,
@@ -199,7 +199,7 @@ def test_settings_are_sent_by_name() -> None:
         "outbox_bytes": 256 << 20, "stalled_ms": 30_000,
     }  # fmt: skip
     assert {name: fields[name] for name in wanted} == wanted
-    assert [CloseReason(**told) for told in fields["reasons"]] == list(CLOSE_REASONS)
+    assert [CloseReason(**reason) for reason in fields["reasons"]] == list(CLOSE_REASONS)
     assert fields["errors"]["already_subscribed"] == 105
 
 

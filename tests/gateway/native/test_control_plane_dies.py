@@ -20,8 +20,8 @@ from dataplanes import (
     attached,
     dataplane,
     driven,
+    gateway_settings,
     subscribed,
-    told,
 )
 from gateways import RawSocket, Reader, settle
 
@@ -227,7 +227,7 @@ async def test_an_upgrade_loses_and_doubles_nothing(fabric: DyingControlPlanes) 
 
 
 async def test_alone_for_too_long_it_sends_readers_away_and_ends(tmp_path: Path) -> None:
-    lonely = told(native={"alone_seconds": 0.4})
+    lonely = gateway_settings(native={"alone_seconds": 0.4})
     async with dataplane(tmp_path) as plane, plane.reader() as raw, plane.reader() as sockjs:
         async with attached(plane, lonely):
             await subscribed(raw, TOPIC)
@@ -243,7 +243,7 @@ async def test_alone_for_too_long_it_sends_readers_away_and_ends(tmp_path: Path)
 
 
 async def test_a_control_plane_that_comes_just_in_time_keeps_it(tmp_path: Path) -> None:
-    lonely = told(native={"alone_seconds": 2.0})
+    lonely = gateway_settings(native={"alone_seconds": 2.0})
     async with dataplane(tmp_path) as plane, plane.reader() as raw:
         async with attached(plane, lonely):
             await subscribed(raw, TOPIC)
@@ -255,7 +255,7 @@ async def test_a_control_plane_that_comes_just_in_time_keeps_it(tmp_path: Path) 
             assert (await control.count())["draining"] == 0
 
 
-SETTINGS = commands.settings(told(), capacity=10)
+SETTINGS = commands.settings(gateway_settings(), capacity=10)
 HELLO = commands.hello()
 GARBAGE = {
     "noise": bytes(range(256)),
@@ -323,7 +323,7 @@ async def test_the_control_socket_is_for_this_user_alone(tmp_path: Path) -> None
 
 
 async def test_verbs_that_wait_are_bounded(tmp_path: Path) -> None:
-    limits = told(reader=ReaderLimits(waiting=10))
+    limits = gateway_settings(reader=ReaderLimits(waiting=10))
     async with dataplane(tmp_path) as plane, plane.reader() as raw:
         async with attached(plane, limits) as control:
             await subscribed(raw, TOPIC)

@@ -28,10 +28,10 @@ except SetupError as exc:
 
 @pytest.fixture
 def place(tmp_path: Path) -> RouterPlace:
-    told = TokenSettings(
+    token_settings = TokenSettings(
         keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER, cookie="session"
     )
-    return RouterPlace(tmp_path, tokens=told)
+    return RouterPlace(tmp_path, tokens=token_settings)
 
 
 @contextlib.asynccontextmanager

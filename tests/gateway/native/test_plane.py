@@ -48,20 +48,20 @@ class EventRecorder:
     """A handler that remembers all events."""
 
     def __init__(self) -> None:
-        self.told: list[object] = []
+        self.events: list[object] = []
         self._came = asyncio.Event()
 
     def _add(self, what: object) -> None:
-        self.told.append(what)
+        self.events.append(what)
         self._came.set()
 
     async def hear(self, *expected: object) -> None:
         async with asyncio.timeout(60):
-            while len(self.told) < len(expected):
+            while len(self.events) < len(expected):
                 self._came.clear()
                 await self._came.wait()
-        assert self.told == list(expected)
-        self.told.clear()
+        assert self.events == list(expected)
+        self.events.clear()
 
     def on_event(self, event: Event, descriptor: int | None) -> None:
         match event:
@@ -277,7 +277,7 @@ async def test_a_drain_ends_with_the_data_plane(pair: Pair) -> None:
     assert await pair.visit.hear_named("drain") == {"spread_ms": 5_000, "per_second": 5}
     await pair.visit.hear_named("count")
     await pair.visit.say(counters())
-    # Readers that weren't told yet still get published messages.
+    # Readers that weren't sent away yet still get published messages.
     pair.plane.publish(publication(1), lambda: done.append(1))
     await pair.visit.hear_named("publish")
     assert not draining.done()
@@ -388,12 +388,12 @@ async def attaching_to_another_version(fake: FakeDataplane, plane: Plane) -> asy
 
 async def test_from_a_data_plane_of_another_version_our_own_takes_over(tmp_path: Path) -> None:
     path = tmp_path / "control"
-    program = program_of(tmp_path, 'echo "$$ $@" > "$0.said"', "echo serving", "exec sleep 60")
+    program = program_of(tmp_path, 'echo "$$ $@" > "$0.out"', "echo serving", "exec sleep 60")
     async with fake_dataplane(path) as fake:
         plane = plane_at(path, program)
         attaching = await attaching_to_another_version(fake, plane)
         visit = await fake.visited()
-        pid, _, options = program.with_name("program.said").read_text().partition(" ")
+        pid, _, options = program.with_name("program.out").read_text().partition(" ")
         await visit.greet(pid=int(pid))
         await asyncio.wait_for(attaching, 60)
         assert options == f"--take-over --control {path}\n"
@@ -416,7 +416,7 @@ async def test_if_our_own_cant_take_over_from_it_that_is_reported(tmp_path: Path
 
 
 async def test_a_data_plane_that_isnt_there_is_started(tmp_path: Path) -> None:
-    program = program_of(tmp_path, 'echo "$@" > "$0.said"', "exec sleep 60")
+    program = program_of(tmp_path, 'echo "$@" > "$0.out"', "exec sleep 60")
     path = tmp_path / "control"
     # A socket that a killed data plane left.
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as dead:
@@ -424,12 +424,12 @@ async def test_a_data_plane_that_isnt_there_is_started(tmp_path: Path) -> None:
     plane = plane_at(path, program)
     attaching = asyncio.create_task(plane.attach())
     async with asyncio.timeout(60):
-        while not (said := program.with_name("program.said")).exists():  # noqa: ASYNC110
+        while not (output := program.with_name("program.out")).exists():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     async with fake_dataplane(path) as fake:
         visit = await fake.visited()
         await visit.greet()
         await asyncio.wait_for(attaching, 60)
-        assert said.read_text() == f"--control {path} --host 127.0.0.1 --port 0\n"
+        assert output.read_text() == f"--control {path} --host 127.0.0.1 --port 0\n"
         visit.leave()
         await plane.drain()

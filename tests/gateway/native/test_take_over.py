@@ -149,7 +149,7 @@ async def test_one_that_fails_is_reported_and_changes_nothing(
     place, one = box
     plane = plane_of(one.gateway.core)
     async with one.reader(TOPIC) as reader:
-        for program, why in (("/bin/false", "said nothing"), ("/bin/echo", "--take-over")):
+        for program, why in (("/bin/false", "printed nothing"), ("/bin/echo", "--take-over")):
             monkeypatch.setattr(plane._child, "_program", Path(program))
             answer = await one.request("POST", "/take-over", port=one.gateway.admin_port)
             assert answer.status == 409

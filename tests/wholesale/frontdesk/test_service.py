@@ -454,7 +454,7 @@ async def test_what_is_no_json_is_left_out_of_a_history_and_counted(house: House
     assert [message["body"] for message in older["messages"]] == [1]
     assert "missing" not in older
     one = body_of(await house.fetch("/history?topic=news.world&limit=1"))
-    assert "missing" not in one, "they are older, and whoever asks for those is told"
+    assert "missing" not in one, "they are older, and a reader that asks for those gets them listed"
 
 
 @pytest.mark.parametrize("many", [4, 100])

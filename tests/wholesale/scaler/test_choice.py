@@ -113,7 +113,7 @@ def test_a_box_goes_after_the_patience_and_one_at_a_time() -> None:
     assert names == ["b0"]
     fleet.change("b0", state="draining", connections=0)
     fleet.run(2)
-    # While it leaves, no other is told to.
+    # While it leaves, no other is ordered to.
     assert drained(fleet, ENDED_AFTER - 3) == []
 
 

@@ -19,7 +19,7 @@
  * @property {number | null} delay_p50_ms
  * @property {number | null} delay_p99_ms
  */
-/** @typedef {{node: string, running: boolean, alarm: string, age_ms: number}} ClusterNode `age_ms`: since it was told of */
+/** @typedef {{node: string, running: boolean, alarm: string, age_ms: number}} ClusterNode `age_ms`: since the last report */
 /** @typedef {{name: string, nodes: ClusterNode[]}} Cluster */
 /**
  * @typedef {object} Process what boxes and services have in common
@@ -170,7 +170,7 @@ const oneOf = (value, words, otherwise) => words.find((word) => word === value) 
 /** @param {unknown} value */
 const processState = (value) => oneOf(value, ["ready", "starting", "draining", "gone"], "starting");
 
-/** @param {Record<string, unknown>} fields a process; one that was told to go, and is gone, has `left` */
+/** @param {Record<string, unknown>} fields a process; one that ended on a drain order has `left` */
 const stateOf = ({ state, left }) => (state === "gone" && left === true ? "left" : processState(state));
 
 /** @param {unknown} value @returns {string} the board of a frontdesk at an http(s) address */

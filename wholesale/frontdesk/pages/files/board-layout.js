@@ -25,7 +25,7 @@ const CLUSTER_GAP = 40;
 const BODY = 300;
 const LEAST = 240;
 const PITCH = { least: 9, most: 30 };
-/** More boxes than these are told of in words: a line each would be thinner than a pixel. */
+/** More boxes than these are shown in words: a line each would be thinner than a pixel. */
 export const MAX_DRAWN = 96;
 const MAX_SHOVELS_OF_A_BOX = 4;
 const STEP = 7;

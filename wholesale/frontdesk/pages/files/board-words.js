@@ -168,7 +168,7 @@ export function nodeWords(node) {
  * @property {Level} level
  */
 
-/** More silent shovels of a region than these have one cause, and are said to be so many. */
+/** More silent shovels of a region than these have one cause, and are shown as a number. */
 const FEW_SHOVELS = 3;
 
 /**
@@ -216,7 +216,7 @@ function isSaid(why, named) {
 const ofNodes = ({ clusters }) =>
   clusters
     .flatMap(({ nodes }) => nodes)
-    // Of what nobody tells any more, it is said whose silence that is.
+    // Parts without reports are shown with the process that is silent.
     .filter((node) => ["down", "alarm"].includes(nodeState(node)))
     .map((node) => part(node.node, node.running ? "warn" : "bad", nodeWords(node)));
 

@@ -42,7 +42,7 @@ enum PageStep {
     Upgrading,
     Subscribing,
     Reading,
-    /// A gateway told the reader never to reconnect.
+    /// A gateway sent the reader away for good.
     Stopped,
 }
 

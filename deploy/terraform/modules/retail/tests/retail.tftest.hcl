@@ -16,7 +16,7 @@ variables {
   security_group_id    = "sg-retail"
   kms_key_arn          = "arn:aws:kms:us-west-2:123456789012:key/k"
   scalers              = ["oregon-core-1-scaler", "oregon-core-2-scaler"]
-  told = {
+  box_settings = {
     core       = ["amqps://oregon-core-1.newsfabric.internal/%2F"]
     store      = "cassandra://10.10.1.7:9042/newsfabric?dc=oregon"
     frontdesks = ["https://oregon.news.example.com", "https://dublin.news.example.com"]
@@ -148,7 +148,7 @@ run "a_box_has_an_address_of_its_own_and_is_given_no_secret" {
   }
 
   assert {
-    condition     = !can(regex("(?i)password|cookie|private key|://[^/]*@", base64decode(aws_launch_template.this.user_data))) && jsondecode(yamldecode(base64decode(aws_launch_template.this.user_data)).write_files[0].content).secrets == var.told.secrets
+    condition     = !can(regex("(?i)password|cookie|private key|://[^/]*@", base64decode(aws_launch_template.this.user_data))) && jsondecode(yamldecode(base64decode(aws_launch_template.this.user_data)).write_files[0].content).secrets == var.box_settings.secrets
     error_message = "every process on the machine can read user data, and it is in the state"
   }
 
@@ -177,7 +177,7 @@ run "a_login_in_user_data_is_refused" {
   command = plan
 
   variables {
-    told = {
+    box_settings = {
       core       = ["amqps://me:secret@oregon-core-1.newsfabric.internal/%2F"]
       store      = "cassandra://10.10.1.7:9042/newsfabric?dc=oregon"
       frontdesks = ["https://oregon.news.example.com"]
@@ -188,7 +188,7 @@ run "a_login_in_user_data_is_refused" {
     }
   }
 
-  expect_failures = [var.told]
+  expect_failures = [var.box_settings]
 }
 
 run "the_dynamic_inventory_finds_boxes_by_tags" {
