@@ -42,7 +42,7 @@ PROVEN = {
         "gateway/behaviour/test_resume.py",
         "a_position_is_good_on_another_gateway_in_another_region",
     ),
-    "… and is told when something is missing": (
+    "… and learns when something is missing": (
         "gateway/behaviour/test_resume.py",
         "a_reader_learns_when_memory_and_store_cant_answer",
     ),

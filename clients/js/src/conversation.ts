@@ -90,8 +90,8 @@ export class Conversation {
   }
 
   /** True if the login was sent on this connection. */
-  get hasSaidToken(): boolean {
-    return this.#login.hasSaid;
+  get hasSentToken(): boolean {
+    return this.#login.hasSent;
   }
 
   /** The gateway no longer accepts the login: continue without one. */
@@ -204,9 +204,9 @@ export class Conversation {
       if (this.#timers.has("token")) this.#goOn();
     },
     logout: () => {
-      const { hasSaid } = this.#login;
+      const { hasSent } = this.#login;
       this.#login.end("logged out", 0);
-      if (hasSaid) this.#options.anew();
+      if (hasSent) this.#options.anew();
     },
     bye: ({ tab }) => this.#topics.leaveAll(tab),
   };

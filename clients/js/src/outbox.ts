@@ -27,7 +27,7 @@ export class VerbOutbox {
   #isAsked = false; // true if the gateway has sent its limits on this connection, or will
   #waiting: Verb[] = [];
   #followed = new Set<string>(); // topics that the gateway may have subscribed
-  #allowance = 0; // verbs that may be said at `#countedAt`
+  #allowance = 0; // verbs that may be sent at `#countedAt`
   #countedAt = 0;
 
   /** A connection is open: nothing has been sent on it. */

@@ -56,7 +56,7 @@ test("the push may come before the reply", async () => {
   assert.deepEqual(marks(rig), []);
 });
 
-test("a mark that is taken and not pushed is said again, until it is", async () => {
+test("a mark that is taken and not pushed is sent again, until it is", async () => {
   const { rig, tab } = withMailbox();
   const outcome = dismiss(tab);
   const [verb] = marks(rig);
@@ -71,19 +71,19 @@ test("a mark that is taken and not pushed is said again, until it is", async () 
   assert.equal((await outcome()).type, "dismissed");
 });
 
-test("a mark that no push ever tells of is given up, and the page is told that it may work later", async () => {
+test("a mark that no push ever confirms is given up, and the page learns that it may work later", async () => {
   const { rig, tab } = withMailbox();
   const outcome = dismiss(tab);
-  let said = 0;
+  let sent = 0;
   for (let second = 0; second < 20; second += 1) {
     for (const verb of marks(rig)) {
-      said += 1;
+      sent += 1;
       taken(rig, verb);
     }
     rig.pass(1000);
     rig.push({ type: "pong" });
   }
-  assert.equal(said, 3);
+  assert.equal(sent, 3);
   const error = await outcome();
   assert.ok(error instanceof FabricError);
   assert.deepEqual([error.code, error.temporary], [100, true]);

@@ -46,7 +46,7 @@ test("a topic is subscribed as the page asked, and then from where it was", () =
   assert.equal(heard.subscription.position, "p8");
 });
 
-test("`since` is where an earlier page was, and what is missing since is told", () => {
+test("`since` is where an earlier page was, and the missing messages since are reported", () => {
   const rig = rigWith();
   const heard = follow(rig.tab("a").tab, "t", { since: "p3" });
   const [verb] = rig.sent();
@@ -55,7 +55,7 @@ test("`since` is where an earlier page was, and what is missing since is told", 
   assert.equal(heard.gaps, 1);
 });
 
-test("a position that the fabric refuses is told as a gap, and the topic begun anew", () => {
+test("a position that the fabric refuses is reported as a gap, and the topic begun anew", () => {
   const rig = rigWith();
   const heard = follow(rig.tab("a").tab, "t", { since: "nonsense" });
   refuse(rig, rig.sent()[0], 112);
@@ -227,7 +227,7 @@ test("so it is with a login, which comes first, and with what a page asked", asy
   assert.equal(heard.filter(([event]) => event === "error").length, 1);
 });
 
-test("a bad token that was read twice is told once", async () => {
+test("a bad token that was read twice is reported once", async () => {
   const rig = rigWith();
   const { tab, heard } = rig.tab("a", "bad");
   tab.hello();
@@ -265,7 +265,7 @@ test("a message says which one it is, as its publisher's receipt does", () => {
   assert.deepEqual(heard, [[id, "2743aa7ac79215815ab"]]);
 });
 
-test("marks of other devices are told once", () => {
+test("marks of other devices are reported once", () => {
   const rig = rigWith();
   const heard = follow(rig.tab("a").tab, "user.42");
   rig.subscribed(rig.sent()[0]);

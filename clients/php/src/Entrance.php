@@ -88,8 +88,8 @@ final class Entrance
         $this->sentAt[$sending->secret] ??= Publisher::now();
         try {
             $receipts = ['reply_to' => $this->replyTo, 'correlation_id' => $sending->secret];
-            $said = $receipts + $this->properties + $sending->properties;
-            $message = new AMQPMessage($sending->body, $said);
+            $properties = $receipts + $this->properties + $sending->properties;
+            $message = new AMQPMessage($sending->body, $properties);
             $this->channel->basic_publish($message, 'publish', $sending->topic, true);
         } catch (AMQPExceptionInterface $error) {
             $this->lose($error);

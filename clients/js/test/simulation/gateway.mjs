@@ -55,7 +55,7 @@ export class SimulatedFabric {
     return entry;
   }
 
-  /** A mark is on its way: it may be lost, and comes once however often it is said. */
+  /** A mark is on its way: it may be lost, and comes once however often it is sent. */
   mark(topic, id, mark) {
     if (this.world.isHealed || this.world.chance(0.8)) {
       this.world.after(this.world.ms(50, 900), () => this.publish(topic, { type: PUSH_OF[mark], id }));
@@ -100,7 +100,7 @@ export class SimulatedGateway {
     this.readers.add(reader);
   }
 
-  /** The reader is gone, or is to go for this reason of the table: then it is told first, unless a proxy eats that. */
+  /** The reader is gone, or is to go for this reason of the table: then it is notified first, unless a proxy eats that. */
   bye(reader, reason = null) {
     if (!this.readers.delete(reader) || !reason) return;
     const close = CLOSES[reason];

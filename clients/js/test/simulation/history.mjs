@@ -366,7 +366,7 @@ class History {
       if (!reader.topics.has(one.topic)) return void world.broken("a subscription isn't at the gateway");
       const missing = fabric.entries.get(one.topic).filter(({ type, n }) => type === "message" && n >= one.since && !one.got.has(n));
       if (missing.length) world.note(tab.id, one.topic, "lacks", missing.map(({ n }) => n), "of", one.since);
-      if (missing.length) world.broken("a message is missing, and no gap was told");
+      if (missing.length) world.broken("a message is missing, and no gap was reported");
     }
   }
 

@@ -16,7 +16,7 @@ export class Tab {
     this.takesTokens = world.chance(0.7);
     const token = world.chance(0.3) ? device.newToken() : () => this.makeToken();
     const { Subscriber } = device.sources;
-    this.subscriber = new Subscriber({ id, token: this.takesTokens ? token : null, say: (note) => this.say(note), notify: (event) => this.told(event) });
+    this.subscriber = new Subscriber({ id, token: this.takesTokens ? token : null, say: (note) => this.say(note), notify: (event) => this.onEvent(event) });
     device.tabs.push(this);
     if (!device.holder) this.lead();
     else this.subscriber.hello();
@@ -113,8 +113,8 @@ export class Tab {
     this.question = null;
   }
 
-  told(event) {
-    if (this.isOver) this.world.broken(`a closed page is told of: ${event}`);
+  onEvent(event) {
+    if (this.isOver) this.world.broken(`a closed page gets the event: ${event}`);
   }
 
   /** Promises come late or never, or throw. */
