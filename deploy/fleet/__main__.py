@@ -81,7 +81,7 @@ def cli(context: click.Context, folder: Path) -> None:
     """Real Debian machines on this one: two regions and a proxy, booted by systemd-nspawn."""
     # Files of machines' disks are made here, and every user of a machine reads its /etc.
     os.umask(0o022)
-    context.obj = Fleet(Folders.at(folder), _say)
+    context.obj = Fleet(Folders.at(folder), _print_line)
 
 
 @cli.command()
@@ -89,7 +89,7 @@ def cli(context: click.Context, folder: Path) -> None:
 def check(fleet: Fleet) -> None:
     """Say whether this machine can run a fleet, and what is missing."""
     _check()
-    _say("this machine can run a fleet")
+    _print_line("this machine can run a fleet")
 
 
 @cli.command()
@@ -124,7 +124,7 @@ def play_platforms(fleet: Fleet, suites: tuple[str, ...], report: Path, tests: s
       python -m fleet platforms trixie --tests '-k shovels'
     """
     _check()
-    if not platforms.play(fleet.folders, suites or SUITES, report.resolve(), tests, _say):
+    if not platforms.play(fleet.folders, suites or SUITES, report.resolve(), tests, _print_line):
         raise FleetError(f"not everything worked; see {report}")
 
 
@@ -425,7 +425,7 @@ def inventory(fleet: Fleet, listed: bool, host: str | None) -> None:
     click.echo(json.dumps(access.inventory(fleet.folders, fleet.members()), indent=1))
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     click.echo(f"fleet: {text}", err=True)
 
 

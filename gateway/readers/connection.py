@@ -373,7 +373,7 @@ class Connection(abc.ABC):
 
     def _flush(self) -> None:
         self.blocked = False
-        while not self.blocked and (frames := self.outbox.take(_WRITE_BYTES)):
+        while not self.blocked and (frames := self.outbox.take_frames(_WRITE_BYTES)):
             self._write(frames)
 
     def _firm(self, frame: bytes) -> None:

@@ -140,11 +140,11 @@ def _await_whole(state: Path, seconds: float) -> None:
             return await asyncio.to_thread(machines.unwell)
         return await errors_on_boards(urls)
 
-    def say(text: str) -> None:
+    def print_line(text: str) -> None:
         echo(text, err=True)
 
-    asyncio.run(await_whole(check, say, seconds=seconds))
-    say("everything is whole")
+    asyncio.run(await_whole(check, print_line, seconds=seconds))
+    print_line("everything is whole")
 
 
 @_fault
@@ -312,14 +312,14 @@ def run(
     from localfabric.chaos.run import ChaosOptions, run_chaos
     from localfabric.world.finding import ready_layout
 
-    def say(text: str) -> None:
+    def print_line(text: str) -> None:
         echo(text, err=True)
 
-    layout = ready_layout(state, say)
+    layout = ready_layout(state, print_line)
     options = ChaosOptions(minutes=minutes, seed=seed, rate=rate, readers=readers, outages=outages)
     report.mkdir(parents=True, exist_ok=True)
     with (report / "readers.tsv").open("w", encoding="utf-8") as log:
-        outcome = asyncio.run(run_chaos(layout, options, say, log=log))
+        outcome = asyncio.run(run_chaos(layout, options, print_line, log=log))
     account = write_report(outcome, report)
     for text in (*outcome.faulty, *broken(outcome, account)):
         echo(text)

@@ -213,10 +213,10 @@ def down(state: Path, keep_logs: bool) -> None:
     from localfabric.world.state import shown
     from localfabric.world.stop import stop_world
 
-    def say(text: str) -> None:
+    def print_line(text: str) -> None:
         echo(text, err=True)
 
-    if stop_world(state, keep_logs=keep_logs, say=say):
+    if stop_world(state, keep_logs=keep_logs, print_line=print_line):
         echo(f"stopped; nothing is left of the world in {shown(state)}")
     else:
         echo(f"nothing is running in {shown(state)}")

@@ -120,7 +120,7 @@ def init(folder: Path, name: str, lifetime: datetime.timedelta, as_json: bool) -
 
     with opened(folder) as found:
         done = found.init(name, now=_now(), lifetime=lifetime)
-    _say([done], as_json)
+    _print_results([done], as_json)
 
 
 @certs.command(
@@ -169,7 +169,7 @@ def issue(
 
     with opened(folder) as found:
         made = found.issue([name, *others], roles, now=_now(), lifetime=lifetime, before=before)
-    _say([made], as_json)
+    _print_results([made], as_json)
 
 
 @certs.command(
@@ -185,7 +185,7 @@ def renew(names: tuple[str, ...], folder: Path, before: datetime.timedelta, as_j
 
     with opened(folder) as found:
         done = found.renew(names, now=_now(), before=before)
-    _say(done, as_json)
+    _print_results(done, as_json)
 
 
 @certs.command(epilog=examples("newsfabric certs show", "newsfabric certs show --json"))
@@ -312,7 +312,7 @@ def recover(
         checked_bundle(found.bundle, authorities)
     with opened(folder) as there:
         done = there.recover(found.bundle, found.pairs)
-    _say([done], as_json)
+    _print_results([done], as_json)
 
 
 @rotate.command(epilog=examples("newsfabric certs rotate trust"))
@@ -323,7 +323,7 @@ def trust(folder: Path, name: str, lifetime: datetime.timedelta, as_json: bool) 
 
     with opened(folder) as found:
         done = found.trust(name, now=_now(), lifetime=lifetime)
-    _say([done], as_json)
+    _print_results([done], as_json)
 
 
 @rotate.command(epilog=examples("newsfabric certs rotate sign && newsfabric certs renew"))
@@ -335,7 +335,7 @@ def sign(folder: Path, as_json: bool) -> None:
 
     with opened(folder) as found:
         done = found.sign()
-    _say([done], as_json)
+    _print_results([done], as_json)
 
 
 @rotate.command(epilog=examples("newsfabric certs rotate drop"))
@@ -347,14 +347,14 @@ def drop(folder: Path, as_json: bool) -> None:
 
     with opened(folder) as found:
         done = found.drop()
-    _say([done], as_json)
+    _print_results([done], as_json)
 
 
 def _now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-def _say(done: Sequence[CertificateResult], as_json: bool) -> None:
+def _print_results(done: Sequence[CertificateResult], as_json: bool) -> None:
     if as_json:
         items = [{"name": one.name, "changed": one.changed, "why": one.why} for one in done]
         changed = any(one.changed for one in done)

@@ -132,7 +132,7 @@ def _news(count: int, *, topic: str = "news.world", size: int = 0) -> list[tuple
     ]
 
 
-def _say(url: str, *messages: Message, exchange: str) -> None:
+def _publish_from(url: str, *messages: Message, exchange: str) -> None:
     """Publish messages of our own to an exchange of a core."""
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         channel = connection.channel()
@@ -279,7 +279,7 @@ def test_numbers_that_no_store_has(world: World, prometheus: Prometheus) -> None
     later = dataclasses.replace(tick, sent_ms=began_ms + 365 * 86_400_000)
     core = world.amqp_url("dublin", "core")
     with instead(world, GATEWAY, DATAPLANE, limits={"gateway.logs.unlisted._PATIENCE": 3}):
-        _say(core, encode_tick(tick), encode_tick(later), exchange=topology.POSTOFFICE)
+        _publish_from(core, encode_tick(tick), encode_tick(later), exchange=topology.POSTOFFICE)
         _fires(prometheus, "NewsfabricTimesDisbelieved", region="dublin")
         _fires(prometheus, "NewsfabricHolesOpen", box="dublin-retail-1")
         _fires(prometheus, "NewsfabricNumbersMissing", region="dublin")

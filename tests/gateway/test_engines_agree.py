@@ -31,7 +31,7 @@ from plays import (
     Play,
     PlayedMessage,
     Publish,
-    Say,
+    Send,
     Step,
     TickOf,
     Vanish,
@@ -212,7 +212,7 @@ farewells = st.sampled_from([1000, 1001, 1003, 1007, 1012, 1014, 3000, 4999]).fl
 )
 comings = st.builds(Connect, readers, kinds, cuts)
 sends = st.builds(
-    Say,
+    Send,
     readers,
     st.lists(weighted([messages] * 9 + [strange_messages]), min_size=1, max_size=4).map(tuple),
     cuts,

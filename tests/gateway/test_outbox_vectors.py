@@ -79,7 +79,7 @@ def outbox_lines(dice: random.Random) -> Iterator[str]:
             fits = box.push_firm(frame(number, size), now / 1000)
             line = f"firm {number} {size} {now}"
         elif roll < 9:
-            taken = box.take(size * 2)
+            taken = box.take_frames(size * 2)
             numbers = "".join(f" {int(one[:4])}" for one in taken)
             yield f"take {sum(map(len, taken))} :{numbers}"
             continue

@@ -50,8 +50,8 @@ async def test_a_revoked_user_is_out(
         box.reader() as reader,
         box.reader() as other,
     ):
-        assert (await reader.ask(action="login", token=token("42")))["type"] == "logged_in"
-        assert (await other.ask(action="login", token=token("7")))["type"] == "logged_in"
+        assert (await reader.answer_to(action="login", token=token("42")))["type"] == "logged_in"
+        assert (await other.answer_to(action="login", token=token("7")))["type"] == "logged_in"
         # The work of the shovel between core and box.
         carrying = asyncio.create_task(_carry(cluster, box.broker))
         fabric = Fabric((REGION,))

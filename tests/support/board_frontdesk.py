@@ -104,7 +104,7 @@ class BoardFrontdesk:
 
     def answer(self, after_seq: int = 0) -> str:
         """Return the document as JSON."""
-        made = self.fabric.document(after_seq) if self.document is None else self.document
+        made = self.fabric.board_document(after_seq) if self.document is None else self.document
         return json.dumps(made, separators=(",", ":"))
 
     def _application(self) -> Application:

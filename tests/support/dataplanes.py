@@ -351,7 +351,7 @@ async def subscribed(
     """Upgrade ``raw`` and subscribe to ``topics``; return it."""
     assert (await raw.upgrade(path, **headers)).status == 101
     for topic in topics:
-        raw.say(action="subscribe", topic=topic)
+        raw.send_verb(action="subscribe", topic=topic)
         first, payload = await raw.read_frame()
         assert (first, json.loads(payload)["type"]) == (0x81, "subscribed"), payload
     return raw

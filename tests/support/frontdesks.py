@@ -35,7 +35,7 @@ class Frontdesk:
         self._server = HTTPServer(Application(routes, log_function=lambda _: None))
         self._server.add_sockets(self._sockets)
 
-    def document(self) -> dict[str, Any]:
+    def endpoints_document(self) -> dict[str, Any]:
         gateways = [gateway_of(box) for box in self.boxes]
         return {
             "region": "oregon",
@@ -58,4 +58,4 @@ class _Endpoints(RequestHandler):
     def get(self) -> None:
         self.frontdesk.asked += 1
         self.set_status(200 if self.frontdesk.boxes else 503)
-        self.write(orjson.dumps(self.frontdesk.document()))
+        self.write(orjson.dumps(self.frontdesk.endpoints_document()))

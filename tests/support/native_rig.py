@@ -106,23 +106,25 @@ class NativeRig:
         at = self.young_ms + number - START_MS
         return envelope(number, at=at, epoch=self.young_ms, **fields)
 
-    async def say(self, text: bytes, *, auth: bytes = b"", by: bytes = READER) -> None:
-        await self.visit.say(verbs(text, connections=by, auth=auth))
+    async def send_text(self, text: bytes, *, auth: bytes = b"", by: bytes = READER) -> None:
+        await self.visit.send_events(verbs(text, connections=by, auth=auth))
 
-    async def ask(self, *, auth: bytes = b"", by: bytes = READER, **verb: Any) -> ReceivedCommand:
+    async def command_for(
+        self, *, auth: bytes = b"", by: bytes = READER, **verb: Any
+    ) -> ReceivedCommand:
         """Send ``verb``; return the command that follows."""
-        await self.say(json.dumps(verb).encode(), auth=auth, by=by)
+        await self.send_text(json.dumps(verb).encode(), auth=auth, by=by)
         return await self.visit.hear()
 
     async def subscribed(self, **verb: Any) -> dict[str, Any]:
         """Return the fields of the reply to a ``subscribe``, which is sent at once."""
-        command = await self.ask(action="subscribe", **verb)
+        command = await self.command_for(action="subscribe", **verb)
         assert command.name == "subscribe", command
         return command.fields
 
     async def replied(self, **verb: Any) -> dict[str, Any]:
         """Return the push that answers ``verb``; no other command may come."""
-        command = await self.ask(**verb)
+        command = await self.command_for(**verb)
         who = verb.get("by", READER)
         assert (command.name, command.fields["connections"]) == ("reply", who)
         return dict(json.loads(command.fields["push"]))

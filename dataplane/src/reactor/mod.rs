@@ -116,7 +116,7 @@ impl Reactor {
         match token {
             LISTENER => self.accept_some(),
             MAILBOX => {
-                self.orders.take(orders);
+                self.orders.take_items(orders);
                 for order in orders.drain(..) {
                     self.carry_out(order);
                     self.readers.keep_within_budget();

@@ -104,7 +104,7 @@ async def test_who_says_nothing_makes_room_and_who_lives_stays(box: Box) -> None
             while len(back) < LIMIT - 1:
                 raw = await stack.enter_async_context(box.opened())
                 await raw.upgrade()
-                raw.say(action="ping")
+                raw.send_verb(action="ping")
                 while (frame := await raw.read_frame())[0] != TEXT:
                     pass
                 if json.loads(frame[1])["type"] == "pong":
@@ -217,7 +217,7 @@ async def test_an_office_of_a_hundred_whose_network_went_is_back_and_stays(engin
                 reader = await stack.enter_async_context(box.reader())
                 reply = {"type": "disconnect"}
                 with contextlib.suppress(websockets.ConnectionClosed):
-                    reply = await reader.ask(action="ping")
+                    reply = await reader.answer_to(action="ping")
                 came.append(reply["type"] == "pong")
                 if reply["type"] == "pong":
                     return reader

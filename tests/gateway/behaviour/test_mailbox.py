@@ -77,7 +77,7 @@ def bodies(pushes: list[dict[str, Any]]) -> list[Any]:
 
 async def marked(reader: Reader, kind: str, letter: Any, **verb: Any) -> dict[str, Any]:
     """Mark ``letter``; return the push that tells all devices, before or after the reply."""
-    await reader.say(action=kind, topic=TOPIC, id=letter.id, ref=7, **verb)
+    await reader.send_verb(action=kind, topic=TOPIC, id=letter.id, ref=7, **verb)
     heard = [await reader.hear(), await reader.hear()]
     (reply,) = [push for push in heard if push["type"] == "marked"]
     assert reply == {"type": "marked", "ref": 7, "topic": TOPIC, "id": letter.id, "mark": kind}
@@ -214,7 +214,7 @@ async def test_what_comes_while_the_mailbox_is_read_comes_once_and_in_order(
     await oregon.write_to("42", 1)
     store.open.clear()
     async with oregon.device() as reader:
-        await reader.say(action="subscribe", topic=TOPIC)
+        await reader.send_verb(action="subscribe", topic=TOPIC)
         await store.asked.wait()
         dismissed = await oregon.write_to("42", 2)
         await oregon.write_to("42", 3)
@@ -274,7 +274,7 @@ async def test_a_crowd_of_users_is_read_in_few_trips(
         readers = [await stack.enter_async_context(oregon.device(user)) for user in users]
         store.open.clear()
         for user, reader in zip(users, readers, strict=True):
-            await reader.say(action="subscribe", topic=f"user.{user}")
+            await reader.send_verb(action="subscribe", topic=f"user.{user}")
         await store.asked.wait()
         store.open.set()
         for user, reader in zip(users, readers, strict=True):
@@ -291,7 +291,7 @@ async def test_while_the_store_is_away_the_reader_is_asked_to_come_again(
     await oregon.write_to("42", 1)
     store.away = True
     async with oregon.device() as reader:
-        error = await reader.ask(action="subscribe", topic=TOPIC, ref="r")
+        error = await reader.answer_to(action="subscribe", topic=TOPIC, ref="r")
         assert (error["type"], error["code"], error["temporary"]) == ("error", 100, True)
         assert (error["topic"], error["ref"]) == (TOPIC, "r")
         store.away = False
@@ -305,11 +305,11 @@ async def test_while_upstream_is_away_the_reader_is_asked_to_send_it_again(
     async with oregon.device() as reader:
         await opened_mailbox(reader)
         oregon.box.broker.cut()
-        error = await reader.ask(action="read", topic=TOPIC, id=letter.id, ref=3)
+        error = await reader.answer_to(action="read", topic=TOPIC, id=letter.id, ref=3)
         assert (error["type"], error["code"], error["temporary"]) == ("error", 100, True)
         assert (error["topic"], error["ref"]) == (TOPIC, 3)
         await oregon.box.broker.heal()
-        reply = await reader.ask(action="read", topic=TOPIC, id=letter.id)
+        reply = await reader.answer_to(action="read", topic=TOPIC, id=letter.id)
         assert reply["type"] == "marked"
 
 
@@ -340,9 +340,9 @@ async def test_only_what_is_ones_own_and_well_formed_can_be_marked(
 ) -> None:
     upstream = oregon.box.broker.tap("upstream")
     async with oregon.device() as reader, oregon.box.reader() as stranger:
-        codes = [(await reader.ask(action=kind, **verb))["code"] for verb, _ in REFUSED]
+        codes = [(await reader.answer_to(action=kind, **verb))["code"] for verb, _ in REFUSED]
         assert codes == [code for _, code in REFUSED]
-        error = await stranger.ask(action=kind, topic=TOPIC, id=SOME_ID)
+        error = await stranger.answer_to(action=kind, topic=TOPIC, id=SOME_ID)
         assert error["code"] == 101
     assert oregon.box.broker.pop_messages(upstream) == []
 
@@ -352,7 +352,7 @@ async def test_a_token_that_opens_everything_opens_no_mailbox(oregon: OpenedRegi
     letter = await oregon.write_to("42", 1)
     async with oregon.device("7", topics=["#", "user.#", "user.42", "*.42"]) as reader:
         for verb in ("subscribe", "history", "ack", "read", "dismiss"):
-            error = await reader.ask(action=verb, topic=TOPIC, id=letter.id)
+            error = await reader.answer_to(action=verb, topic=TOPIC, id=letter.id)
             assert error["code"] == 103
         await reader.subscribe("marks.billing")
 
@@ -393,7 +393,7 @@ async def test_a_reader_who_marks_without_end_is_slowed_down_as_with_any_verb(
     letter = await oregon.write_to("42", 1)
     async with oregon.device() as reader:
         for _ in range(1_400):
-            await reader.say(action="read", topic=TOPIC, id=letter.id)
+            await reader.send_verb(action="read", topic=TOPIC, id=letter.id)
         code, pushes = await reader.hear_close()
         assert code == 4102
         assert {push.get("code") for push in pushes if push["type"] == "error"} == {111}

@@ -335,7 +335,7 @@ async def test_what_cant_be_a_position_is_refused(
     engine: str, store: CountingStore, position: str
 ) -> None:
     async with opened_box(engine, store=store) as box, box.reader() as reader:
-        error = await reader.ask(action="subscribe", topic=TOPIC, position=position, ref=1)
+        error = await reader.answer_to(action="subscribe", topic=TOPIC, position=position, ref=1)
         assert (error["type"], error["code"], error["ref"]) == ("error", 112, 1)
         assert error["temporary"] is False
         assert (await reader.subscribe(TOPIC))["recovered"] is False
@@ -548,7 +548,7 @@ async def test_corrupt_messages_of_the_store_break_no_parser(engine: str) -> Non
         resumed = await reader.subscribe(TOPIC, position=position)
         assert (resumed["recovered"], resumed["reason"]) == (False, "store")
         assert await reader.hear_bodies(2) == [0, 2]
-        answer = await reader.ask(action="history", topic=TOPIC, limit=2)
+        answer = await reader.answer_to(action="history", topic=TOPIC, limit=2)
         assert [one["body"] for one in answer["messages"]] == [0, 2]
 
 
@@ -563,8 +563,8 @@ async def test_a_topic_with_many_corrupt_messages_is_shown_as_far_as_it_is_read(
         await settle(store, corrupt[-1])
     async with opened_box(engine, store=store) as box, box.reader() as reader:
         assert (await reader.subscribe(TOPIC, rewind=1))["type"] == "subscribed"
-        found = await reader.ask(action="history", topic=TOPIC, limit=1)
+        found = await reader.answer_to(action="history", topic=TOPIC, limit=1)
         assert (found["messages"], found["more"]) == ([], True)
         oldest = found["missing"][0]
-        older = await reader.ask(action="history", topic=TOPIC, limit=1, before=oldest)
+        older = await reader.answer_to(action="history", topic=TOPIC, limit=1, before=oldest)
         assert [one["body"] for one in older["messages"]] == [0]

@@ -112,7 +112,7 @@ async def control_plane(
         entering = asyncio.create_task(stack.enter_async_context(engine))
         visit = await fake.visited()
         await visit.hear_named("hello")
-        await visit.say(greets(attachment=attachment, blob=blob, readers=readers))
+        await visit.send_events(greets(attachment=attachment, blob=blob, readers=readers))
         shed = await visit.hear_named("shed") if readers else {}
         heard = await visit.hear_named("settings")
         serving = await asyncio.wait_for(entering, 60)
@@ -135,7 +135,7 @@ async def drained(visit: Visit) -> None:
         while not visit.left:
             command = await visit.hear()
             if command.name == "count":
-                await visit.say(counters())
+                await visit.send_events(counters())
             elif command.name == "drain":
                 visit.leave()
                 return
@@ -164,7 +164,7 @@ async def test_what_the_feed_brings_is_published_once_and_acknowledged_when_it_i
         assert json.loads(message["push"])["body"] == "x"
         second = await attached.visit.hear_named("publish")
         assert json.loads(second["message"]["push"])["body"] == "y"
-        await attached.visit.say(published(first["number"]) + counters(accepts=1))
+        await attached.visit.send_events(published(first["number"]) + counters(accepts=1))
         await until(lambda: len(plane_of(attached.core)._unfinished) == 1)
         attached.box.broker.cut()
         assert attached.box.broker.depth("gateway") == 1
@@ -193,7 +193,7 @@ async def test_a_data_plane_hears_what_becomes_of_what_it_handed_over(fake: Fake
         await until(lambda: serving._handovers.open == {"192.0.2.1": 1})
         visit = attached.visit = await fake.visited()
         await visit.hear_named("hello")
-        await visit.say(greets(attachment=2))
+        await visit.send_events(greets(attachment=2))
         assert await visit.hear_named("kept") == {"kept": [("192.0.2.1", 1)]}
         assert (await visit.hear("remember")).name == "settings"
         first.close()
@@ -203,7 +203,7 @@ async def test_a_data_plane_hears_what_becomes_of_what_it_handed_over(fake: Fake
 async def test_readers_here_and_there_share_the_capacity(fake: FakeDataplane) -> None:
     request = b"POST /sockjs/0/%s/xhr HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     async with control_plane(fake, capacity=2) as attached:
-        await attached.visit.say(counters(readers__websocket=1))
+        await attached.visit.send_events(counters(readers__websocket=1))
         assert (await attached.serve(request % b"a")).status == 200
         assert (await attached.visit.hear_named("settings"))["capacity"] == 1
         assert (await attached.serve(request % b"b")).status == 503
@@ -342,7 +342,7 @@ async def test_until_it_is_known_where_logs_begin_nothing_is_left_and_nothing_is
     await settle(store, old)
     async with control_plane(fake, store=store) as attached:
         assert attached.core.readiness().waiting_for == ("feed", "logs")
-        await attached.visit.say(verbs(b'{"action":"ping"}'))
+        await attached.visit.send_events(verbs(b'{"action":"ping"}'))
         assert (await attached.visit.hear("gone", "kept", "mark", "stamp")).name == "reply"
         store.there.set()
         assert await left_by(attached.visit, 4) == [left_of(log_of(old), 4)]
@@ -372,7 +372,7 @@ async def test_no_reader_comes_in_and_none_is_answered_until_the_directory_is_re
     async with control_plane(fake, store=store, capacity=5) as attached:
         assert attached.settings["capacity"] == 0
         subscribe = b'{"action":"subscribe","topic":"news.a","ref":1}'
-        await attached.visit.say(verbs(subscribe))
+        await attached.visit.send_events(verbs(subscribe))
         refused = json.loads((await attached.visit.hear_named("reply"))["push"])
         assert (refused["code"], refused["temporary"], refused["ref"]) == (100, True, 1)
         over_http = await attached.serve(
@@ -381,7 +381,7 @@ async def test_no_reader_comes_in_and_none_is_answered_until_the_directory_is_re
         assert (over_http.status, over_http.body) == (503, b"not now: starting")
         store.there.set()
         assert (await attached.visit.hear_named("settings"))["capacity"] == 5
-        await attached.visit.say(verbs(subscribe))
+        await attached.visit.send_events(verbs(subscribe))
         await attached.visit.hear_named("subscribe")
 
 

@@ -129,7 +129,7 @@ async def test_killed_and_replaced_nothing_is_lost_or_doubled(fabric: DyingContr
         await fabric.publish(5)
         for _ in range(3):
             await pinged(silent)
-        await reader.say(action="ping", ref="asked of nobody")
+        await reader.send_verb(action="ping", ref="asked of nobody")
         await fabric.start()
         await fabric.publish(5)
         pushes = [await reader.hear() for _ in range(16)]
@@ -157,7 +157,7 @@ async def test_stopped_for_a_while_it_goes_on(fabric: DyingControlPlanes) -> Non
         await subscribed(silent, "live.silent")
         await reader.subscribe(TOPIC)
         fabric.control[-1].signal(signal.SIGSTOP)
-        await reader.say(action="ping", ref="asked")
+        await reader.send_verb(action="ping", ref="asked")
         await fabric.publish(3)
         for _ in range(3):
             await pinged(silent)
@@ -175,7 +175,7 @@ async def test_a_stopped_one_is_displaced_by_the_next(fabric: DyingControlPlanes
         old = fabric.control.pop()
         old.signal(signal.SIGSTOP)
         await fabric.publish(3)
-        await reader.say(action="ping", ref="asked of the stopped one")
+        await reader.send_verb(action="ping", ref="asked of the stopped one")
         await fabric.start()
         pushes = [await reader.hear() for _ in range(4)]
         assert sorted(p["body"] for p in pushes if p["type"] == "message") == [4, 5, 6]
@@ -330,7 +330,7 @@ async def test_verbs_that_wait_are_bounded(tmp_path: Path) -> None:
             # The first verb may or may not reach it, as with one that leaves: the others wait.
             control.pause()
             for number in range(14):
-                raw.say(action="ping", ref=number)
+                raw.send_verb(action="ping", ref=number)
             errors: list[Any] = []
             for _ in range(3):
                 errors.append(json.loads((await raw.read_frame())[1])["code"])

@@ -54,7 +54,7 @@ async def test_whatever_is_offered_both_directions_work(
             assert await one.hear() == json.loads(push)
         # A verb that the library compresses, several times without context.
         for _ in range(3):
-            assert await one.ask(action="ping", ref="x" * 5_000) == {"type": "pong"}
+            assert await one.answer_to(action="ping", ref="x" * 5_000) == {"type": "pong"}
 
 
 @pytest.mark.parametrize(

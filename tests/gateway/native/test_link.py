@@ -71,14 +71,14 @@ async def test_more_than_the_kernel_takes_waits_and_arrives_whole(end: End) -> N
 
 
 async def test_events_are_reported(end: End) -> None:
-    await end.other.say(published(1) + published(2))
+    await end.other.send_events(published(1) + published(2))
     assert await end.hear(2) == [(PublishedEvent(1), None), (PublishedEvent(2), None)]
 
 
 async def test_each_handover_takes_the_next_descriptor(end: End) -> None:
     pipes = [os.pipe() for _ in range(2)]
     end.other.hand_over(handover("192.0.2.1")[:1], pipes[0][0])
-    await end.other.say(handover("192.0.2.1")[1:])
+    await end.other.send_events(handover("192.0.2.1")[1:])
     end.other.hand_over(published(1) + handover("192.0.2.2"), pipes[1][0])
     heard = await end.hear(3)
     assert [e for e, _ in heard] == [
@@ -122,7 +122,7 @@ async def test_descriptors_that_nobody_took_are_closed(end: End) -> None:
     read, write = os.pipe()
     end.other.hand_over(handover()[:3], read)
     os.close(read)
-    await end.other.say(b"")
+    await end.other.send_events(b"")
     await asyncio.sleep(0)
     end.link.close()
     with pytest.raises(BrokenPipeError):
@@ -135,7 +135,7 @@ async def test_descriptors_that_nobody_took_are_closed(end: End) -> None:
     ids=["empty", "unknown", "endless", "without a descriptor"],
 )  # fmt: skip
 async def test_garbage_ends_the_link(end: End, data: bytes) -> None:
-    await end.other.say(data)
+    await end.other.send_events(data)
     assert await asyncio.wait_for(end.lost, 60)
     assert end.link.closed
     end.link.send(commands.count())
@@ -174,7 +174,7 @@ def test_the_end_of_one_that_left_something_unread_is_reported(new_loop) -> None
         end = End()
         end.link.send(commands.count())
         await asyncio.sleep(0)
-        await end.other.say(published(1))
+        await end.other.send_events(published(1))
         end.other.leave()
         assert await asyncio.wait_for(end.lost, 60) == "[Errno 104] Connection reset by peer"
         assert end.heard == [(PublishedEvent(1), None)]

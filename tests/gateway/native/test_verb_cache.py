@@ -57,7 +57,7 @@ def test_a_long_text_is_not_remembered() -> None:
 def test_what_was_replayed_is_not_kept_alive() -> None:
     one = verb(1)
     replay, reply = Replay([]), Subscribed("news.a", None, "AQ")
-    one.note(replay, reply, 7, b"answer")
+    one.note_answer(replay, reply, 7, b"answer")
     assert (one.reply, one.batch, one.answer) == (reply, 7, b"answer")
     assert one.replays(replay)
     # Another replay, though it has the same content.

@@ -70,10 +70,10 @@ def test_a_frame_that_many_wait_for_counts_once_and_each_place_too() -> None:
     for outbox in outboxes:
         outbox.push_firm(frame, 0.0)
     assert account.bytes == 1_000 + 3 * ENTRY_BYTES
-    outboxes[0].take(1)
+    outboxes[0].take_frames(1)
     assert account.bytes == 1_000 + 2 * ENTRY_BYTES
     outboxes[1].clear()
-    outboxes[2].take(1)
+    outboxes[2].take_frames(1)
     assert account.bytes == 0
 
 

@@ -38,12 +38,12 @@ def test_a_world_that_is_being_started_is_waited_for_and_reported_once(state: Pa
     make_folder(state, notes(ready=False, keeper=SELF))
     seen: list[str] = []
 
-    def say(text: str) -> None:
+    def print_line(text: str) -> None:
         seen.append(text)
         # `up` writes this once its canaries have arrived.
         threading.Timer(0.3, write_notes, (state, notes(ready=True, keeper=None))).start()
 
-    assert ready_layout(state, say).paths.state == state
+    assert ready_layout(state, print_line).paths.state == state
     assert seen == [f"waiting for the world in {state} to be ready"]
 
 

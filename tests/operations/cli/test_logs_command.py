@@ -35,11 +35,11 @@ class LogsStage:
         self.topics.write_text(TOPICS)
         self.url = f"sqlite:{folder / 'news.db'}"
 
-    def ask(self, ask: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+    def use_store(self, use: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         async def run() -> T:
             store = open_store(self.url, load_topics(self.topics))
             try:
-                return await ask(store)
+                return await use(store)
             finally:
                 await store.close()
 
@@ -50,7 +50,7 @@ class LogsStage:
         return CliRunner().invoke(cli, ["logs", words[0], *at, *words[1:]], input=answer)
 
     def states(self) -> dict[int, NumberState]:
-        found = self.ask(lambda store: store.numbers(OREGON, first=1, last=99, limit=99))
+        found = self.use_store(lambda store: store.numbers(OREGON, first=1, last=99, limit=99))
         return {number.seq: number.state for number in found}
 
 
@@ -66,7 +66,7 @@ def place(tmp_path: Path) -> LogsStage:
         await store.list_log(DUBLIN)
         await store.write([envelope(1), envelope(3)])
 
-    place.ask(fill)
+    place.use_store(fill)
     return place
 
 

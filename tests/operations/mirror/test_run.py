@@ -82,7 +82,7 @@ class Stage:
         task = asyncio.create_task(
             run_mirror(
                 self.mirror, self.original, self.other,
-                stop=self.stop, hurry=self.hurry, say=self.lines.append,
+                stop=self.stop, hurry=self.hurry, print_line=self.lines.append,
             )
         )  # fmt: skip
         try:

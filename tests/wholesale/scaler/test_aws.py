@@ -179,7 +179,7 @@ async def test_what_is_wanted_becomes_metrics_of_cloudwatch(cloud: str) -> None:
     asked = AwsClient("cloudwatch", region=None, endpoint=cloud)
     text = CloudWatch("newsfabric", asked)
     assert await text.put_metrics(DOCUMENT)
-    found = await asked.ask(lambda client: client.list_metrics(Namespace="newsfabric"))
+    found = await asked.run_call(lambda client: client.list_metrics(Namespace="newsfabric"))
     names = {metric["MetricName"] for metric in found["Metrics"]}
     assert names >= {"WantedBoxes", "ServingBoxes", "Readers", "Limited"}
     asked.close()

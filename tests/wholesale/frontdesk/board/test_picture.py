@@ -210,11 +210,11 @@ def test_the_busiest_topics_of_all_routers_are_added_up(played: PlayedPicture):
 
 
 def test_an_empty_region_is_a_document_too(played: PlayedPicture):
-    document = played.document()
+    document = played.board_document()
     assert document["regions"][0]["why"] == ["no box is ready"]
     assert document["regions"][0]["totals"]["delay_p50_ms"] is None
     assert [region["name"] for region in document["regions"]] == ["oregon", "dublin"]
-    assert [region["name"] for region in played.document(own=True)["regions"]] == ["oregon"]
+    assert [region["name"] for region in played.board_document(own=True)["regions"]] == ["oregon"]
 
 
 # --- processes that start and end
@@ -567,7 +567,7 @@ def test_shovels_that_boxes_make_up_leave_the_region_readable(played: PlayedPict
         shovels = tuple(dataclasses.replace(one, runs_on=name) for one in made_up)
         played.hear(dataclasses.replace(BOX, name=name, shovels=shovels))
     played.hear(dataclasses.replace(KEEPER, shovels=(SHOVEL,)))
-    document = played.document(own=True)
+    document = played.board_document(own=True)
     assert parse_answer(orjson.dumps(document), "oregon").region["name"] == "oregon"
     shown = {(one["runs_on"], one["name"]) for one in document["regions"][0]["shovels"]}
     assert (SHOVEL.runs_on, SHOVEL.name) in shown
@@ -641,6 +641,6 @@ def test_whatever_boxes_report_there_is_a_document_that_other_frontdesks_read(
         else:
             played.hear(step)  # type: ignore[arg-type]
     played.update_events()
-    answer = parse_answer(orjson.dumps(played.document(own=True)), "oregon")
+    answer = parse_answer(orjson.dumps(played.board_document(own=True)), "oregon")
     assert answer.region["name"] == PLACE.region
     assert all(is_number(event["seq"], 0, 2**63) for event in answer.events)
