@@ -400,7 +400,7 @@ RACES: Final = Dashboard(
             "Lead at gateways, median",
             "s",
             _q(_p99("newsfabric_gateway_race_lead_seconds", "way", _R, "0.5"), "{{way}}"),
-            about="A way that is never first is a spare. One that is first by seconds hides a fault.",
+            about="A way that is never first is a spare. One that leads by seconds hides a fault.",
         ),
         _panel(
             "Dropped copies and repeats",

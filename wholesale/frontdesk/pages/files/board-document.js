@@ -1,9 +1,9 @@
 /**
- * The board's document as it may be used: read out of whatever came, without a browser.
+ * The board's document, read from untrusted bytes, without a browser.
  *
- * Names and texts in it are other machines' words. Each is a bounded string afterwards, each number is
- * finite, each list has an end, so that what draws needs no doubts. What isn't a document at all throws.
- * Ages of what is in a region are at the frontdesk that answers: a region's own age is in each.
+ * Names and texts in it were written by other machines. After reading, each is a bounded string, each
+ * number is finite and each list is bounded, so the drawing code needs no checks. Anything but a document
+ * throws. Ages of a region's parts are measured at the answering frontdesk: they include the region's age.
  */
 
 /** @typedef {Record<string, number>} Figures name of a figure → its value */
@@ -265,7 +265,7 @@ function shovel(value, spare) {
   };
 }
 
-/** One of a region that is away: nobody says how it is now. @param {Shovel} shovel @param {number} age of the region, ms @returns {Shovel} */
+/** A shovel of a region that is away: its present state is unknown. @param {Shovel} shovel @param {number} age of the region, ms @returns {Shovel} */
 const unvouched = (shovel, age) => ({
   ...shovel,
   state: "unknown",

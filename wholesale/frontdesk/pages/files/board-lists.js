@@ -1,4 +1,4 @@
-/** Everything that isn't the map or a plot: totals, concerns, regions with boxes and services, shovels, events. */
+/** The parts besides the map and the plots: totals, concerns, regions with boxes and services, shovels, events. */
 
 import { byId, el, Keyed, metricLink, roving, setAttribute, setHidden, setShare, setText } from "./board-dom.js";
 import { ago, concerns, count, delay, grandTotals, isOld, leftOut, METRICS, OLD_MS, own, rate, share, SHOVEL_WORDS, shovelRate, shovelState, span, stateNow, stateWords, verdict } from "./board-words.js";

@@ -177,7 +177,7 @@ function partOf(target) {
   return { kind: /** @type {"box" | "cluster" | "shovel"} */ (part.dataset.kind), key: part.dataset.key ?? "" };
 }
 
-/** What the layout depends on, and nothing that changes each second. @param {BoardDocument} document @param {number} width */
+/** The input of the layout, without values that change each second. @param {BoardDocument} document @param {number} width */
 function shapeOf({ regions }, width) {
   const parts = regions.map(({ name, clusters, boxes, shovels }) => [
     name,

@@ -85,7 +85,7 @@ export class PlotWall {
     if (isIdle) requestAnimationFrame(() => this.#work());
   }
 
-  /** One plot in each frame: all of them at once would make a frame late. */
+  /** Draw a plot in each frame: all of them at once would make a frame late. */
   #work() {
     this.jobs.shift()?.();
     if (this.jobs.length) requestAnimationFrame(() => this.#work());
@@ -180,7 +180,7 @@ function options(view, plot, width) {
   };
 }
 
-/** What the style sheet's colours are just now: a canvas knows no variables, and no light-dark(). @param {HTMLElement} parent */
+/** The present colours of the style sheet: a canvas knows no variables, and no light-dark(). @param {HTMLElement} parent */
 function colours(parent) {
   const probe = el("span", { hidden: "" });
   parent.append(probe);
