@@ -286,8 +286,8 @@ mod tests {
     fn a_place_is_asked_once_in_ten_seconds_however_many_come_from_there() {
         let (rounds, start) = (ProbeRounds::default(), Instant::now());
         let places = |texts: &[&str]| texts.iter().map(|text| ip(text)).collect::<HashSet<_>>();
-        let asked =
-            [0, 1, 9_999].map(|ms| rounds.begin_round(ip("192.0.2.1"), start + Duration::from_millis(ms)));
+        let asked = [0, 1, 9_999]
+            .map(|ms| rounds.begin_round(ip("192.0.2.1"), start + Duration::from_millis(ms)));
         assert_eq!(asked, [true, false, false]);
         assert_eq!((rounds.last(), rounds.after(0)), (1, places(&["192.0.2.1"])));
         rounds.begin_round(ip("2001:db8::7"), start + Duration::from_secs(9));

@@ -87,7 +87,7 @@ def cli(context: click.Context, folder: Path) -> None:
 @cli.command()
 @click.pass_obj
 def check(fleet: Fleet) -> None:
-    """Say whether this machine can run a fleet, and what is missing."""
+    """Check this machine for a fleet, and print the missing parts."""
     _check()
     _print_line("this machine can run a fleet")
 
@@ -96,7 +96,7 @@ def check(fleet: Fleet) -> None:
 @_suite
 @click.pass_obj
 def image(fleet: Fleet, suite: str | None) -> None:
-    """Make the image that machines are made of, if what it depends on has changed."""
+    """Make the image of machines, if its sources have changed."""
     _check()
     fleet.build_image(suite)
 
@@ -113,7 +113,7 @@ def image(fleet: Fleet, suite: str | None) -> None:
 @click.option("--tests", default="", help="More options for pytest, as one word.")
 @click.pass_obj
 def play_platforms(fleet: Fleet, suites: tuple[str, ...], report: Path, tests: str) -> None:
-    """Play what a stranger does on a fresh Debian of each suite (all, if none is named).
+    """Play the steps of a stranger on a fresh Debian of each suite (all, if none is named).
 
     Set-up as the README says, its commands, the tests marked `broker`, two minutes of chaos. Forty
     minutes for each suite on two cores. Ports are this machine's: no world may be up here.
@@ -187,7 +187,7 @@ def down(fleet: Fleet, image_too: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_obj
 def status(fleet: Fleet, as_json: bool) -> None:
-    """Say what is there: machines, addresses, cuts."""
+    """Print the machines, their addresses, and the cuts."""
     found = fleet.status()
     if as_json:
         click.echo(json.dumps(found, indent=1))
@@ -295,7 +295,7 @@ def new_secret(fleet: Fleet) -> None:
 @cli.command(name="forget-secret")
 @click.pass_obj
 def forget_secret(fleet: Fleet) -> None:
-    """Forget the secret before the present one; `play site.yml` then takes away what it opens."""
+    """Forget the secret before the present one; `play site.yml` then takes away its logins."""
     access.forget_secret(fleet.folders)
 
 

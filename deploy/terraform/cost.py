@@ -245,7 +245,7 @@ def with_tables(text: str, inputs: dict[str, Any]) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--write", is_flag=True, help="Write the tables in README.md anew.")
 def main(*, prices: Path, as_json: bool, write: bool) -> None:
-    """Say what a month costs, by size."""
+    """Print the cost of a month, by size."""
     inputs = tomllib.loads(prices.read_text())
     found = months(inputs)
     if as_json:

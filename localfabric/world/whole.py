@@ -52,7 +52,7 @@ async def _errors_on(url: str) -> list[str]:
 
 
 async def await_whole(check: Check, print_line: Callable[[str], None], *, seconds: float) -> None:
-    """Return when ``check`` has found nothing for :data:`SURE` seconds; report what is wrong.
+    """Return when ``check`` has found nothing for :data:`SURE` seconds; report the faults.
 
     WorldError after ``seconds``, with the list of wrong things.
     """

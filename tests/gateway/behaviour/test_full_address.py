@@ -18,7 +18,7 @@ from gateway.transports.sockjs import sessions
 
 LIMIT = 4
 OFFICE = 100
-# What an operator gives an office of that size.
+# The limit that an operator sets for an office of that size.
 OFFICE_LIMIT = 120
 TEXT = 0x81
 
@@ -201,7 +201,7 @@ async def test_a_session_that_goes_on_over_another_network_stays(
 
 
 async def test_an_office_of_a_hundred_whose_network_went_is_back_and_stays(engine: str) -> None:
-    """They come all at once, and find the places of their former connections taken."""
+    """All readers connect at once, while their former connections still hold their places."""
     async with (
         opened_box(engine, per_address=OFFICE_LIMIT, heartbeat=3_600.0) as box,
         mute(box, OFFICE) as silent,

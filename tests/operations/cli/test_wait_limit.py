@@ -1,4 +1,4 @@
-"""Commands on a world that died: each reports what it waits for, and ends."""
+"""Commands on a world that died: each reports the reason of its wait, and ends."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ resource "aws_cloudwatch_metric_alarm" "scalers" {
   evaluation_periods  = each.value.minutes
   comparison_operator = "GreaterThanOrEqualToThreshold"
   threshold           = each.value.threshold
-  # Its silence is another alarm.
+  # A scaler's silence is another alarm.
   treat_missing_data = "notBreaching"
   alarm_actions      = [aws_sns_topic.alarms.arn]
   ok_actions         = [aws_sns_topic.alarms.arn]
