@@ -21,9 +21,9 @@ from localfabric.chaos.delivery_record import (
     ABSENT,
     Arrival,
     DeliveryRecord,
-    Gap,
     ReaderProfile,
     RecordedConnection,
+    ReportedGap,
     Sort,
 )
 from localfabric.chaos.rereading import read_history
@@ -141,7 +141,7 @@ def read_line(line: str, record: DeliveryRecord, began: float) -> None:
         record.disconnected(reader, at)
     elif what == "gap":
         topic, reason = rest
-        record.gap(Gap(reader, int(connection), topic, at, reason))
+        record.gap(ReportedGap(reader, int(connection), topic, at, reason))
     elif what == "dismiss":
         record.dismissed(int(rest[0]))
     elif what == "dismissed":

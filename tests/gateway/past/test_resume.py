@@ -398,7 +398,7 @@ async def test_a_store_that_fails_is_a_gap_and_memory_is_given(
     box.store.error = StoreUnavailable("away")
     replay = await box.resumes.missed(TOPIC, token(oregon=89, ago=10))
     assert (seqs(replay), replay.gap) == ([91], Gap.STORE)
-    # A reader that lacks none of the forgotten messages is settings of no gap.
+    # A reader that lacks none of the forgotten messages gets no gap.
     assert (await box.resumes.missed(TOPIC, token(oregon=90))).gap is None
 
 

@@ -1,6 +1,6 @@
 from collections import Counter
 
-from localfabric.chaos.delivery_record import DeliveryRecord, Gap, RecordedMessage
+from localfabric.chaos.delivery_record import DeliveryRecord, RecordedMessage, ReportedGap
 from localfabric.chaos.reading import make_plans, read_line
 
 TOPICS = [f"news.chaos-{n}" for n in range(8)]
@@ -81,7 +81,7 @@ def test_a_gap_is_entered_with_its_reason_and_when_it_was_reported() -> None:
     record = DeliveryRecord(plan.reader() for plan in PLANS)
     name = PLANS[0].name
     read_line(f"1000.5000\tgap\t{name}\t3\tnews.chaos-1\tstore\n", record, 990.0)
-    assert record.reported_gaps == [Gap(name, 3, "news.chaos-1", 10.5, "store")]
+    assert record.reported_gaps == [ReportedGap(name, 3, "news.chaos-1", 10.5, "store")]
     assert record.account().gaps == 1
 
 
