@@ -91,7 +91,7 @@ test("a region that an answer names is asked too, and marked as asked later", as
   assert.deepEqual(asked.regions, [["oregon", false], ["dublin", true]]);
 });
 
-/** What a discovery of HOME finds where `respond()` answers. */
+/** The result of a discovery of HOME, for which `respond()` answers. */
 async function foundWhere(respond) {
   mock.method(globalThis, "fetch", async () => respond());
   const answers = discover(new KnownRegions([HOME]), NOW);

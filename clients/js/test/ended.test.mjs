@@ -1,4 +1,4 @@
-/** Nothing is called after its end, from whichever handler that was. */
+/** No handler is called after its end, whichever handler ended it. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

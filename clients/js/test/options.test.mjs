@@ -1,4 +1,4 @@
-/** What can't be meant is refused in words, at once. */
+/** Impossible options are refused at once, with a reason. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-/** What lists and routers do: follow and leave by the hundred. */
+/** Lists and routers of pages follow and leave topics by the hundred. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -9,7 +9,7 @@ const TOPICS = 128;
 const VERBS = 256;
 const VERBS_PER_SECOND = 10;
 
-/** What a gateway allows: counts what is sent against it as time goes, and never has to refuse. */
+/** The limits of a gateway: counts the sent verbs over time, and never has to refuse one. */
 class Allowance {
   constructor(rig, verbs = VERBS, verbsPerSecond = VERBS_PER_SECOND) {
     Object.assign(this, { rig, verbs, verbsPerSecond, left: verbs, at: rig.now, sent: [] });

@@ -7,7 +7,7 @@ import { connect } from "../src/index.ts";
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
-/** What a page finds in its browser. Locks are granted soon, or refused; who leads is another tab. */
+/** The environment of a page in its browser. Locks are granted soon, or refused; who leads is another tab. */
 class PageWorld {
   constructor({ locks = null } = {}) {
     this.channels = [];
@@ -81,7 +81,7 @@ async function pass(ms) {
   await settled();
 }
 
-/** Nothing runs for `ms`; then the timers do, before anything else. */
+/** Run nothing for `ms`, then the timers, before anything else. */
 async function block(ms) {
   time += ms;
   mock.timers.tick(ms);

@@ -17,7 +17,7 @@ function withMailbox() {
   return { rig, tab };
 }
 
-/** What becomes of a promise, as it is now: null, a value, or a FabricError. */
+/** The present outcome of a promise: null, a value, or a FabricError. */
 function outcomeOf(promise) {
   const found = { now: null };
   promise.then((value) => (found.now = value), (error) => (found.now = error));
@@ -159,7 +159,7 @@ test("whatever a gateway forgets, loses or cuts off, each mark is answered once 
         else if (!isWell && random() < 0.2) rig.push({ type: "error", ref: null, code: 111, reason: "too many", temporary: true });
         else {
           taken(rig, verb);
-          // What is there already isn't pushed again.
+          // A mark that is there already isn't pushed again.
           if (!there.has(verb.id) && (isWell || random() < 0.6)) dismissed(rig, verb.id);
           there.add(verb.id);
         }

@@ -6,7 +6,7 @@ import { Rig, idOf } from "./support.mjs";
 
 const rigWith = (options) => new Rig(options).connect();
 
-/** A subscription of `tab` with what it hears in lists. */
+/** A subscription of `tab`, with its events in lists. */
 function follow(tab, topic, options = {}) {
   const heard = { messages: [], gaps: 0, subscribed: [], errors: [], marks: [] };
   heard.subscription = tab.follow(topic, {

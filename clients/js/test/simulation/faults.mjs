@@ -145,7 +145,7 @@ export const FAULTS = {
   },
 };
 
-/** The text of `file` with this fault in it; an Error if the file hasn't got what the fault replaces, once. */
+/** The text of `file` with this fault in it; an Error if the replaced text isn't in the file exactly once. */
 export function plant(name, file, text) {
   const fault = FAULTS[name];
   if (!fault) throw new Error(`no such fault: ${name}`);

@@ -1,6 +1,6 @@
 /**
- * The connection of a tab. What the library does with sockets and timers (connection.ts, transport.ts) is done here on
- * simulated ones; what it decides (session.ts and all below) is the library's own.
+ * The connection of a tab. The sockets and timers (connection.ts, transport.ts) are simulated here;
+ * the decisions (session.ts and all below) are the library's own.
  */
 
 import { CLOSES } from "./gateway.mjs";
@@ -13,7 +13,7 @@ const STOPS = new Set(Object.values(CLOSES).filter(({ reconnect }) => !reconnect
 /** The most that a page may ask of regions in a minute. */
 const MOST_DISCOVERIES = 25;
 
-/** One connection, or the attempt at one. Nobody learns of bytes lost in a cut. */
+/** A connection, or the attempt at one. Nobody learns of bytes lost in a cut. */
 export class SimulatedLink {
   constructor(leader, gateway, transport) {
     const { world, device } = leader;
@@ -51,7 +51,7 @@ export class SimulatedLink {
     });
   }
 
-  /** Something on its way to the page, behind what is on its way already. */
+  /** Send an event to the page, behind those that are on their way. */
   #down(happen) {
     if (!this.isOpen && !this.downAt && !this.isCut && this.wasHealthy) this.gateway.welcome(this);
     this.downAt = Math.max(this.downAt, this.world.now + this.latency + this.world.ms(0, 30));
@@ -100,7 +100,7 @@ export class SimulatedLink {
     });
   }
 
-  /** Nothing passes any more, and nobody hears of it. */
+  /** Let nothing pass any more, without an end for either side. */
   cut() {
     this.isCut = true;
     this.wasHealthy = false;
@@ -115,7 +115,7 @@ export class SimulatedLink {
   }
 }
 
-/** The connection of a tab: carries out what its session asks for. */
+/** The connection of a tab: carries out the effects of its session. */
 export class Leader {
   constructor(tab, library) {
     const { world, device } = tab;
@@ -157,10 +157,10 @@ export class Leader {
 
   /** A tab says something. */
   note(note) {
-    // Who logs in begins anew.
+    // A login begins anew.
     if (note.t === "ask" && note.verb.action === "login") this.mustStop = false;
     if (note.t === "token") this.#isBrought(note.token);
-    // It is sent at the end of this turn of the thread, and may be just on its way when the gateway closes.
+    // The token is sent at the end of this turn of the thread, and may be just on its way when the gateway closes.
     if (this.link && (note.token || note.login || note.verb?.token)) this.link.hasSentToken = true;
     this.do((now) => this.session.note(note, now));
   }
@@ -200,7 +200,7 @@ export class Leader {
   }
 
   #send(verb) {
-    // It may be that the socket has closed, and what was due until then comes first.
+    // The socket may have closed; events that were due before come first.
     if (!this.link) return undefined;
     if (verb.token !== undefined) {
       this.#says(verb.token);
