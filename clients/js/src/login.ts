@@ -154,7 +154,7 @@ export class LoginState {
     this.#token = this.user ? this.#accepted : null;
     if (isAwaited) return;
     this.refusals += 1;
-    // Its function makes tokens faster than they can be refused: it is asked again after a while.
+    // The page's function makes tokens faster than they can be refused: it is called again after a while.
     if (this.refusals > 1) return this.#out.notify({ t: "error", error: push });
     // A tab may have a newer one; if none has, the fault of this one is reported to the page.
     this.#error = push;

@@ -21,7 +21,7 @@ interface Request {
   ref: string | null;
   /** Time of its repeat. */
   due: number;
-  /** How often the gateway has taken it, and no push arrived. */
+  /** The number of times that the gateway accepted the verb, and no push arrived. */
   marked: number;
 }
 

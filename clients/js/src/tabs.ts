@@ -139,7 +139,7 @@ export class Tabs {
     this.#options.subscriber.hello();
   }
 
-  /** Our lock is gone; if this tab hasn't left, another tab took it for dead. */
+  /** React to the loss of the lock; if this tab hasn't left, another tab took it for dead. */
   #lostLead(): void {
     if (this.#channel === null || !this.#connection) return;
     this.#resign();

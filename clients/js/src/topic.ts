@@ -180,7 +180,7 @@ export class Topic {
     return this.#notify({ t: "refused", topic: this.name, keys: [...this.interests.keys()], error });
   }
 
-  /** It is subscribed, but not from the former position: the gateway left the newcomer's unsubscribe unread. */
+  /** Subscribe anew, since the topic is not served from the former position: the gateway left the newcomer's unsubscribe unread. */
   #subscribeAnew(): void {
     this.#ask({ action: "unsubscribe", topic: this.name }, { what: "go on" });
     this.subscribe();

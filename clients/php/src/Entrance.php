@@ -152,7 +152,7 @@ final class Entrance
             }
         }
         $now = Publisher::now();
-        // Everything waits while it connects, so other work mostly comes first.
+        // All other work waits during a connect, so it mostly comes first.
         $pause = min(max($this->pause, 3 * ($now - $began)), self::LAST_PAUSE);
         $this->connectAt = $now + $pause * random_int(50, 100) / 100;
         $this->pause = $this->channel === null ? 2 * $pause : self::FIRST_PAUSE;

@@ -1,6 +1,6 @@
 <?php
 
-/** The program that tests/clients runs; tests/clients/driver.py says what it does. */
+/** The program that tests/clients runs; tests/clients/driver.py describes it. */
 
 declare(strict_types=1);
 

@@ -13,7 +13,7 @@ import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 
-/** The program that tests/clients runs; tests/clients/driver.py says what it does. */
+/** The program that tests/clients runs; tests/clients/driver.py describes it. */
 @SuppressWarnings("deprecation") // JSONReader: good enough for a test
 public final class Driver {
   private static final String BODY =

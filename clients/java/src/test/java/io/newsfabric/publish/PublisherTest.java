@@ -8,7 +8,7 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** Where no broker is there: nothing of it needs one. */
+/** The parts of a publisher that need no broker. */
 @Timeout(20)
 class PublisherTest {
   private final Publisher publisher =
