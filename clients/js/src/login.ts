@@ -62,7 +62,7 @@ export class LoginState {
   }
 
   /** Send the login, if one is wanted. */
-  say(): void {
+  sendToken(): void {
     if (!this.#wanted) return;
     this.#refs += 1;
     this.#ref = `l${this.#refs}`;
@@ -104,7 +104,7 @@ export class LoginState {
   }
 
   /** A page logs in itself, and awaits the answer under `key`. */
-  ask(key: string, token: unknown): void {
+  logIn(key: string, token: unknown): void {
     this.#wanted = true;
     this.#isAsking = false;
     this.#token = token;

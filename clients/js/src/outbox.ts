@@ -1,7 +1,7 @@
 /**
  * The queue of verbs for the gateway, in order, at its pace; outdated verbs are removed. Pure.
  *
- * Nothing is sent before the end of the present turn of the event loop (`take()`): a page which follows a topic and
+ * Nothing is sent before the end of the present turn of the event loop (`takeDue()`): a page which follows a topic and
  * leaves it at once sends nothing at all. A gateway is asked for its limits before verbs wait because of them. Not
  * every page asks, since most never come near.
  */
@@ -44,7 +44,7 @@ export class VerbOutbox {
   }
 
   /** Send `verb` in its turn; once, if it is repeated while it waits. */
-  say(verb: Verb): void {
+  queue(verb: Verb): void {
     if (!this.#waiting.some(({ ref }) => ref === verb.ref)) this.#waiting.push(verb);
   }
 
@@ -82,7 +82,7 @@ export class VerbOutbox {
   }
 
   /** The verbs that may be sent now. */
-  take(now: number): Verb[] {
+  takeDue(now: number): Verb[] {
     const { verbs, verbsPerSecond } = this.limits;
     const earned = (Math.max(0, now - this.#countedAt) / 1000) * SHARE * verbsPerSecond;
     // A gateway that takes one at a time is sent one at a time.
