@@ -333,7 +333,7 @@ class LogFabric:
 
     def _arrives(self, message: Message) -> None:
         if self.feed is not None:
-            self.feed.take(Delivery(message, redelivered=False, tag=0, generation=0))
+            self.feed.on_delivery(Delivery(message, redelivered=False, tag=0, generation=0))
 
     # The gateway.
 
