@@ -44,10 +44,11 @@ def topics() -> None:
 @_file_option
 @json_option
 def check(file: Path, as_json: bool) -> None:
-    """List the patterns that are never used: earlier entries match all their topics.
+    """List the patterns that are never used.
 
-    Exits with 1 if there are any, or if the file can't be read. Publishers' patterns are checked,
-    too: a pattern is of no use if no entry has a topic for it.
+    Earlier entries match all their topics. Exits with 1 if there are any, or if the file can't be
+    read. Publishers' patterns are checked, too: a pattern is of no use if no entry has a topic for
+    it.
     """
     table = load_topics(file)
     found = findings(table)
