@@ -97,7 +97,7 @@ class ReturningReader(asyncio.Protocol):
             if not future.done():
                 future.set_exception(exc or ConnectionError("closed"))
 
-    def ask(self) -> None:
+    def send_verbs(self) -> None:
         """Send all verbs, one right after the other."""
         assert self.transport is not None
         self.transport.write(self._verbs)
@@ -166,7 +166,7 @@ async def _crowd(
         crowd = await asyncio.gather(*(connect(n) for n in range(readers)))
         asked = time.monotonic()
         for reader in crowd:
-            reader.ask()
+            reader.send_verbs()
         whole = sum(await asyncio.gather(*(reader.served for reader in crowd)))
     ended = time.monotonic()
     for reader in crowd:

@@ -83,7 +83,7 @@ def _crowd(box: BenchBox, number: int) -> contextlib.AbstractAsyncContextManager
 
 async def _report(crowd: BareCrowd) -> dict[str, Any]:
     await crowd.has_got(READERS // CROWDS * MESSAGES)
-    return await crowd.ask("report")
+    return await crowd.send_command("report")
 
 
 def _delivery_rows(
@@ -116,11 +116,11 @@ def _others_in_a_fanout() -> int:
 async def _quiet(box: BenchBox, other: BareCrowd) -> dict[str, Any]:
     for _ in range(2):
         await _send_others(box)
-    await other.ask("report")
+    await other.send_command("report")
     for _ in range(FANOUTS // 2):
         await _send_others(box)
     await asyncio.sleep(1)
-    return await other.ask("report")
+    return await other.send_command("report")
 
 
 async def _disturbed(box: BenchBox, other: BareCrowd, crowds: list[BareCrowd]) -> dict[str, Any]:
@@ -129,8 +129,8 @@ async def _disturbed(box: BenchBox, other: BareCrowd, crowds: list[BareCrowd]) -
         await _send_others(box)
         for crowd in crowds:
             await crowd.has_got(READERS // CROWDS)
-            await crowd.ask("report")
-    return await other.ask("report")
+            await crowd.send_command("report")
+    return await other.send_command("report")
 
 
 async def _send_others(box: BenchBox) -> None:

@@ -51,7 +51,7 @@ class Duet:
     async def floor(self, writes: int, frames: int, gap: float) -> float:
         """Let the floor write ``writes`` times to each reader, ``frames`` frames each time."""
         before = processor_seconds(self._floor.pid)
-        await self._floor.ask(f"{writes} {frames} {int(gap * 1000)}")
+        await self._floor.send_command(f"{writes} {frames} {int(gap * 1000)}")
         spent = processor_seconds(self._floor.pid) - before
         await self._end_of_round(self._floor_crowd, writes * frames)
         return spent * 1e6 / (READERS * writes * frames)
@@ -74,7 +74,7 @@ class Duet:
 
     async def _end_of_round(self, crowd: BareCrowd, messages: int) -> None:
         await crowd.has_got(READERS * messages)
-        report = await crowd.ask("report")
+        report = await crowd.send_command("report")
         self.lost += READERS * messages - report["frames"]
 
 

@@ -36,7 +36,7 @@ async def measure() -> list[BenchRow]:
         began, gone = time.monotonic(), [0]
         while gone[-1] < READERS and len(gone) < SECONDS + PATIENCE_SECONDS:
             await asyncio.sleep(max(0.0, began + len(gone) - time.monotonic()))
-            gone.append((await crowd.ask("count"))["gone"])
+            gone.append((await crowd.send_command("count"))["gone"])
         took = time.monotonic() - began
     each = [after - before for before, after in itertools.pairwise(gone)]
     what = f"drain of {READERS:,} readers in {SECONDS} s"

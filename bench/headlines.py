@@ -141,12 +141,12 @@ def _once(report: dict[str, Any], messages: int) -> BenchRow:
 
 
 async def _at_rate(box: BenchBox, crowd: BareCrowd, rate: int) -> dict[str, Any]:
-    await crowd.ask("report")
+    await crowd.send_command("report")
     sent = await latency.steadily(
         lambda n, due: box.publish(first=n, due_ns=due), rate=rate, seconds=RATE_SECONDS
     )
     await crowd.has_got(sent * FANOUT_READERS)
-    return await crowd.ask("report")
+    return await crowd.send_command("report")
 
 
 def _brokers() -> list[psutil.Process]:

@@ -126,10 +126,10 @@ async def _between(amqp_url: str, websocket_url: str, load: Load, topic: str) ->
             await crowd.next_reply()
             warmth = await publish_steadily(send, rate=load.rate, seconds=WARM_UP_SECONDS)
             await crowd.has_got(warmth * load.readers)
-            await crowd.ask("report")
+            await crowd.send_command("report")
             sent = await publish_steadily(send, rate=load.rate, seconds=load.seconds)
             await crowd.has_got(sent * load.readers)
-            report = await crowd.ask("report")
+            report = await crowd.send_command("report")
         p50, p99, worst = report["p50_ms"], report["p99_ms"], report["worst_ms"]
         return Delays(p50, p99, worst, report["delays"], sent * load.readers)
     finally:

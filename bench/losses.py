@@ -140,7 +140,7 @@ def measure() -> list[BenchRow]:
     for options, limit, where in ((big, LIMIT, ""), ((), None, ", one core node a region")):
         with running_world(*options) as (status, _):
             layout, _ = read_running(Path(status["state"]))
-            windows = asyncio.run(lose_each(layout, _say))
+            windows = asyncio.run(lose_each(layout, _print_line))
         rows += [row for window in windows for row in _rows(window, limit, where)]
     return rows
 
@@ -167,7 +167,7 @@ def _rows(window: Window, limit: float | None, where: str) -> Iterator[BenchRow]
 
 
 async def lose_each(
-    layout: WorldLayout, say: Callable[[str], None], only: Sequence[str] = ()
+    layout: WorldLayout, print_line: Callable[[str], None], only: Sequence[str] = ()
 ) -> list[Window]:
     """Carry out each loss in turn under steady publishing; the first window has no loss.
 
@@ -177,7 +177,7 @@ async def lose_each(
     plans = _plans(layout)
     record = DeliveryRecord(plan.reader() for plan in plans)
     urls = {region.name: [b.amqp_url for b in region.client] for region in layout.regions}
-    conduct = _Conduct(layout, say)
+    conduct = _Conduct(layout, print_line)
     await conduct.until_well()
     async with ReaderProcess.start(plans, record, io.StringIO(), run=run, seed=_SEED) as readers:
         await readers.ready()
@@ -196,16 +196,16 @@ async def lose_each(
                 sending.cancel()
                 await asyncio.gather(sending, return_exceptions=True)
                 await conduct.heal_all()
-            await settle(record, say)
+            await settle(record, print_line)
         readers.check()
     found = windows(record, conduct.done)
     for window in found:
         for line in explain(window, record):
-            say(line)
+            print_line(line)
         for message in _slowest(window, record)[:_TRACED]:
             if _wait(message, record) > LIMIT:
                 text = await describe(f"{run}-{message.n}", world_of(layout), topic=message.topic)
-                say(text)
+                print_line(text)
     return found
 
 
@@ -228,9 +228,9 @@ def _plans(layout: WorldLayout) -> list[ReaderPlan]:
 class _Conduct:
     """Breaks parts, heals them, and waits until all is well."""
 
-    def __init__(self, layout: WorldLayout, say: Callable[[str], None]) -> None:
+    def __init__(self, layout: WorldLayout, print_line: Callable[[str], None]) -> None:
         self._layout = layout
-        self._say = say
+        self._print_line = print_line
         self._faults = Faults(layout.paths.state)
         self.began = 0.0
         self.done: list[Done] = []
@@ -239,7 +239,9 @@ class _Conduct:
         """Break the parts, start them again, and return when all is as before."""
         parts = find_parts(self._layout, loss.parts)
         at = self._now()
-        self._say(f"{at:6.1f} s  {loss.name} is lost: {', '.join(loss.parts) or loss.shovel}")
+        self._print_line(
+            f"{at:6.1f} s  {loss.name} is lost: {', '.join(loss.parts) or loss.shovel}"
+        )
         await asyncio.to_thread(self._faults.apply, "kill", parts)
         if loss.shovel is not None:
             await self._delete_shovel(loss.region, loss.shovel)
@@ -248,7 +250,7 @@ class _Conduct:
         healed = self._now()
         await self.until_well()
         well = self._now()
-        self._say(f"{well:6.1f} s  all is well")
+        self._print_line(f"{well:6.1f} s  all is well")
         self.done.append(Done(loss=loss, at=at, healed=healed, well=well))
         await asyncio.sleep(_REST)
 
@@ -270,7 +272,7 @@ class _Conduct:
                 for is_well, port in wanted:
                     await _until(functools.partial(is_well, port))
         except TimeoutError:
-            self._say(f"{port} isn't well after {_WELL_WITHIN:g} s; going on nevertheless")
+            self._print_line(f"{port} isn't well after {_WELL_WITHIN:g} s; going on nevertheless")
 
     async def _delete_shovel(self, region: str, shovel: str) -> None:
         node = self._layout.region(region).core[-1]
@@ -379,7 +381,7 @@ def _wait(message: RecordedMessage, record: DeliveryRecord) -> float:
     return max(arrived) - message.sent if arrived else math.inf
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
@@ -387,7 +389,7 @@ def main(arguments: Sequence[str]) -> None:
     """Measure in worlds of its own, or in the one whose folder is the first argument."""
     if arguments:
         layout, _ = read_running(Path(arguments[0]).resolve())
-        asyncio.run(lose_each(layout, _say, arguments[1:]))
+        asyncio.run(lose_each(layout, _print_line, arguments[1:]))
         return
     try:
         measure()

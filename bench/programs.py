@@ -78,7 +78,7 @@ class Program:
         self._process.stdin.write(line.encode() + b"\n")
         await self._process.stdin.drain()
 
-    async def ask(self, line: str) -> dict[str, Any]:
+    async def send_command(self, line: str) -> dict[str, Any]:
         """Send ``line``; return the reply."""
         await self.send(line)
         return await self.next_reply()
@@ -95,7 +95,7 @@ class BareCrowd(Program):
         """Wait for ``frames`` since the last report; return False when none has arrived for 3 s."""
         before, quiet = -1, 0
         while quiet < 30:
-            came = (await self.ask("count"))["frames"]
+            came = (await self.send_command("count"))["frames"]
             if came >= frames:
                 return True
             quiet = 0 if came > before else quiet + 1

@@ -64,7 +64,7 @@ async def _measure(stalled: int) -> list[BenchRow]:
         before = box.resident()
         alone = await _report(box, good, ALONE_SECONDS)
         with _watched(box) as seen:
-            await bad.ask(f"stall {_ASK}")
+            await bad.send_command(f"stall {_ASK}")
             asking = await _report(box, good, ASKING_SECONDS, heavy=True)
             beside = await _report(box, good, SECONDS, heavy=True)
         closed = await asyncio.to_thread(box.gateway.metric, _SLOW)
@@ -113,7 +113,7 @@ async def _report(
     box: BenchBox, good: BareCrowd, seconds: int, *, heavy: bool = False
 ) -> dict[str, Any]:
     """Return the good readers' report of ``seconds``; ``heavy``: the others get 16 KB a second."""
-    await good.ask("report")
+    await good.send_command("report")
     start = time.monotonic()
     messages = seconds * PER_SECOND
     for number in range(messages):
@@ -122,8 +122,8 @@ async def _report(
         if heavy and number % PER_SECOND == 0:
             await box.publish(HEAVY_TOPIC, text_bytes=HEAVY_BYTES)
     await good.has_got(GOOD * messages)
-    census = await good.ask(f"census {messages} 0")
-    return await good.ask("report") | census
+    census = await good.send_command(f"census {messages} 0")
+    return await good.send_command("report") | census
 
 
 @contextmanager

@@ -99,7 +99,7 @@ async def _under_load(
             began, seconds = await upgrade(box.gateway)
         sent = sending.result()
         await crowd.has_got(readers * sent)
-        report = await crowd.ask(f"census {sent} {began}")
+        report = await crowd.send_command(f"census {sent} {began}")
     first = report["first_since_ns"]
     return Upgrade(
         readers=readers,

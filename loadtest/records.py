@@ -220,7 +220,7 @@ class Census:
         if self.unreceipted:
             yield f"{self.unreceipted} messages have no receipt"
         if not self.owed:
-            yield "no delivery was owed to anybody, so none can be said to be kept"
+            yield "no delivery was owed to anybody, so no promise can be shown to be kept"
 
 
 def census(

@@ -265,7 +265,7 @@ class Region:
                 box.readers -= going
                 if box.readers < 0.5:
                     going, box.readers = going + box.readers, 0.0
-                # They were told to go elsewhere, and do so at once.
+                # They were sent elsewhere, and do so at once.
                 self._waiting += going
 
     # --- scalers --------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def seed_range(text: str) -> range:
 def search(seeds: range, profile: Profile, parts: ModelParts, *, stop: bool) -> Found:
     """Play these histories; ``stop`` at the first that breaks an invariant."""
     found = Found()
-    said_at = time.monotonic()
+    printed_at = time.monotonic()
     for seed in seeds:
         found.histories += 1
         try:
@@ -82,8 +82,8 @@ def search(seeds: range, profile: Profile, parts: ModelParts, *, stop: bool) -> 
         else:
             found.counts.update(book.counts)
             found.counts["routed"] += len(book.routed)
-        if time.monotonic() - said_at > PROGRESS_EVERY:
-            said_at = time.monotonic()
+        if time.monotonic() - printed_at > PROGRESS_EVERY:
+            printed_at = time.monotonic()
             _say(f"{found.histories} of {len(seeds)} histories, {len(found.broken)} broken")
     return found
 

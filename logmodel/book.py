@@ -28,8 +28,9 @@ class Book:
         self.published: set[Copy] = set()
         #: The numbers that were confirmed to a publisher.
         self.receipts: dict[int, list[Copy]] = {}
-        #: Copies already offered to a gateway that told a reader ``recovered: true`` without them,
-        #: and the reader's topic. If such a copy turns out to be a message, the reply was wrong.
+        #: Copies already offered to a gateway that answered a reader ``recovered: true`` without
+        #: them, and the reader's topic. If such a copy turns out to be a message, the reply was
+        #: wrong.
         self.withheld: dict[tuple[Copy, str], None] = {}
         self.counts: collections.Counter[str] = collections.Counter()
 

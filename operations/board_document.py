@@ -300,7 +300,7 @@ def _box(region: _Aged, fields: dict[str, Any]) -> BoardBox:
 
 
 def _state(fields: Mapping[str, Any], age: float | None) -> str:
-    """Return ``left`` for a process told to end, ``unheard`` without a recent report."""
+    """Return ``left`` for a process with a drain order, ``unheard`` without a recent report."""
     state = plain(fields.get("state"))
     if state == "gone":
         return "left" if fields.get("left") is True else state

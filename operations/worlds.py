@@ -18,7 +18,7 @@ from newsfabric.spelling import unknown_name
 
 _GROUP: Final = "newsfabric.worlds"
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class ProcessAddress(NamedTuple):
@@ -81,8 +81,8 @@ class WorldPlaces:
 
 class _Finder(Protocol):
     def running(self, state: Path) -> WorldPlaces: ...
-    def to_read(self, state: Path, say: Say) -> WorldPlaces: ...
-    def to_publish_to(self, state: Path, say: Say) -> WorldPlaces: ...
+    def to_read(self, state: Path, print_line: PrintLine) -> WorldPlaces: ...
+    def to_publish_to(self, state: Path, print_line: PrintLine) -> WorldPlaces: ...
 
 
 def running_world(state: Path) -> WorldPlaces:
@@ -90,17 +90,17 @@ def running_world(state: Path) -> WorldPlaces:
     return _finder().running(state)
 
 
-def world_to_read(state: Path, say: Say) -> WorldPlaces:
+def world_to_read(state: Path, print_line: PrintLine) -> WorldPlaces:
     """Return the world in ``state``, waiting for an ``up`` that starts it, or WorldError."""
-    return _finder().to_read(state, say)
+    return _finder().to_read(state, print_line)
 
 
-def world_to_publish_to(state: Path, say: Say) -> WorldPlaces:
+def world_to_publish_to(state: Path, print_line: PrintLine) -> WorldPlaces:
     """Return as :func:`world_to_read`, but after readers that waited for the same world.
 
     Else ``up --detach && tail … & publish …`` would publish before the reader is subscribed.
     """
-    return _finder().to_publish_to(state, say)
+    return _finder().to_publish_to(state, print_line)
 
 
 def _finder() -> _Finder:

@@ -464,7 +464,7 @@ class Agent:
     async def _report_empty(self) -> None:
         """Report that all readers are gone, if so: a box is ended only after that report.
 
-        A gateway that has exited was told to drain, and has closed its readers' connections before.
+        A gateway that has exited had a drain order, and has closed its readers' connections before.
         """
         if self._drain.left:
             return

@@ -114,9 +114,9 @@ def plan(
     detailed_exitcode: bool,
     preferred: bool,
 ) -> None:
-    """Show what `apply` would change. Changes nothing.
+    """Show the changes that `apply` would make. Changes nothing.
 
-    Exits 1 when a broker is away, since nothing is known of it.
+    Exits 1 when a broker is away, since its state is unknown.
     """
     job = _job(state, fabric, topics, names)
     region_states = asyncio.run(_read_all(job))

@@ -36,7 +36,7 @@ UNFIT_FOR: Final = 600.0
 LEFT_FOR: Final = 60.0
 
 
-class Missing:
+class DownShovel:
     """A shovel that should run on a broker: since when it doesn't, and the tries to repair it."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class FollowedLink:
         self._since = 0.0
         #: Host → the send time of the newest canary that arrived there.
         self._arrived_at: dict[Broker, float] = {}
-        self._missing = Missing()
+        self._missing = DownShovel()
         # How often the shovel was recreated, or stopped, at its present place without a delivery.
         self._silent = 0
         # Whether the shovel ran at the last check, and has delivered nothing since its start.
@@ -103,7 +103,7 @@ class FollowedLink:
         if place != self.place:
             self.place, self._chosen_at, self._there = place, now, None
             self.watched.renewed()
-            self._missing = Missing()
+            self._missing = DownShovel()
             self._silent, self._ran = 0, False
 
     def seen(

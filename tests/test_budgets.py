@@ -11,7 +11,7 @@ from budgets import TOP, BudgetRow, folder_of, lines, read_budgets, table
 
 TESTS = Path(__file__).parent
 SUPPORT = TESTS / "support"
-#: The folder of what tests share.
+#: The folder of code that tests share.
 NOT_COUNTED = {"support"}
 
 

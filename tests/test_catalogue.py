@@ -89,7 +89,7 @@ def test_metrics_are_made_in_one_place_only() -> None:
         (_counter(meaning=""), "without a meaning"),
     ],
 )
-def test_what_breaks_the_scheme_is_said(metric: Metric, breach: str) -> None:
+def test_what_breaks_the_scheme_is_reported(metric: Metric, breach: str) -> None:
     assert [line for line in breaches(metric) if breach in line]
 
 

@@ -54,7 +54,7 @@ def test_the_page_for_readers_lists_these_codes_and_what_they_ask_for():
 
 
 @each_reason
-def test_who_must_not_reconnect_is_not_told_when_to(reason):
+def test_who_must_not_reconnect_is_given_no_time_for_it(reason):
     assert reason.reconnect or reason.retry_after_ms == 0
 
 

@@ -18,7 +18,7 @@ CHART: Final = ROOT / "deploy" / "helm" / "newsfabric"
 
 
 def settings() -> Iterator[tuple[str, Any, Any]]:
-    """Yield name, value and wanted value of what Ansible's settings repeat."""
+    """Yield name, value and wanted value of each setting that Ansible repeats."""
     found = yaml.safe_load((ANSIBLE / "group_vars" / "all.yml").read_text())
     numbers = found["newsfabric_core_kinds"]
     yield "newsfabric_core_kinds", list(numbers), list(CORE)

@@ -21,14 +21,14 @@ from newsfabric.settings import ServerFiles, TlsFiles
 from newsfabric.tls import ClientTls, ServerTls
 
 
-def test_who_leaves_nothing_is_told_nothing() -> None:
+def test_who_leaves_nothing_gets_no_report() -> None:
     before = Before.now()
     ended = threading.Thread(target=lambda: None)
     ended.start()
     assert before.differences() == []
 
 
-def test_a_thread_that_goes_on_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_goes_on_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leavings, "GRACE_SECONDS", 0.0)
     before, ended = Before.now(), threading.Event()
     thread = threading.Thread(target=ended.wait, name="a watcher")
@@ -40,7 +40,7 @@ def test_a_thread_that_goes_on_is_told_of(monkeypatch: pytest.MonkeyPatch) -> No
         thread.join()
 
 
-def test_what_was_changed_is_told_of_once_and_set_right(tmp_path: Path) -> None:
+def test_what_was_changed_is_reported_once_and_set_right(tmp_path: Path) -> None:
     before, folder = Before.now(), os.getcwd()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))

@@ -82,7 +82,7 @@ def test_there_is_no_runbook_for_what_is_no_alert() -> None:
     assert set(SECTIONS) == set(ALERTS)
 
 
-def test_each_alerts_fault_is_really_made_or_it_is_said_why_not() -> None:
+def test_each_alerts_fault_is_really_made_or_the_reason_against_it_is_stated() -> None:
     tests = [ROOT / "tests" / "e2e" / f"test_{name}.py" for name in MAKERS]
     made = {alert for test in tests for alert in _awaited(test.read_text())}
     text = (OBSERVABILITY / "README.md").read_text()

@@ -104,7 +104,7 @@ def test_distances_that_are_none_are_a_config_error(distances: Any):
         parse_fabric(document)
 
 
-def test_an_unknown_region_is_told_which_there_are():
+def test_an_unknown_region_is_refused_with_the_known_ones():
     with pytest.raises(ConfigError, match=r"no region 'mars'.*oregon, dublin, tokyo"):
         FABRIC.region("mars")
 
@@ -118,7 +118,7 @@ def test_a_file_that_is_missing_or_no_json_is_named(tmp_path: Path, content):
         load_fabric(path)
 
 
-def document() -> dict[str, list[dict[str, object]]]:
+def settings_document() -> dict[str, list[dict[str, object]]]:
     return json.loads(dump_fabric(Fabric((region("oregon"),))))
 
 
@@ -135,7 +135,7 @@ def test_a_fabric_needs_a_region():
 
 @pytest.mark.parametrize("field", ["name", "frontdesk_url", "client", "core"])
 def test_a_region_needs_each_of_its_fields(field):
-    broken = document()
+    broken = settings_document()
     del broken["regions"][0][field]
     with pytest.raises(ConfigError, match=field):
         parse_fabric(broken)
@@ -144,7 +144,7 @@ def test_a_region_needs_each_of_its_fields(field):
 @pytest.mark.parametrize("field", ["name", "amqp_url", "management_url"])
 def test_a_node_needs_each_of_its_fields_as_text(field):
     for value in (..., 5672, None, ["x"]):
-        broken = document()
+        broken = settings_document()
         fields = broken["regions"][0]["core"][0]
         if value is ...:
             del fields[field]
@@ -155,7 +155,7 @@ def test_a_node_needs_each_of_its_fields_as_text(field):
 
 
 def test_a_node_with_a_field_too_many_is_refused():
-    broken = document()
+    broken = settings_document()
     broken["regions"][0]["core"][0]["password"] = "secret"
     with pytest.raises(ConfigError, match="password"):
         parse_fabric(broken)
@@ -163,14 +163,14 @@ def test_a_node_with_a_field_too_many_is_refused():
 
 @pytest.mark.parametrize("role", ["client", "core"])
 def test_a_region_needs_nodes_of_both_kinds(role):
-    broken = document()
+    broken = settings_document()
     broken["regions"][0][role] = []
     with pytest.raises(ConfigError, match="'oregon' needs client and core nodes"):
         parse_fabric(broken)
 
 
 def test_a_name_can_be_there_only_once():
-    broken = document()
+    broken = settings_document()
     broken["regions"][0]["core"][0]["name"] = "oregon-client-1"
     with pytest.raises(ConfigError, match="'oregon-client-1' is there twice"):
         parse_fabric(broken)
@@ -179,7 +179,7 @@ def test_a_name_can_be_there_only_once():
 @pytest.mark.parametrize("name", ["", "Oregon", "us.west", "-a", "ä", "a b", "a" * 64, "a\n"])
 def test_a_bad_name_is_refused(name):
     assert not is_name(name)
-    broken = document()
+    broken = settings_document()
     broken["regions"][0]["name"] = name
     with pytest.raises(ConfigError, match="is no name"):
         parse_fabric(broken)
@@ -342,7 +342,7 @@ def test_a_password_is_not_in_the_repr():
     assert "s3cret" not in repr(Credentials("router", "s3cret"))
 
 
-def test_shovels_log_in_as_somebody_else_if_they_are_told_whom(tmp_path):
+def test_shovels_log_in_as_somebody_else_if_a_user_is_named(tmp_path):
     path = tmp_path / "password"
     path.write_text("s3cret\n", encoding="utf-8")
     keeper = {"NEWSFABRIC_AMQP_USERNAME": "keeper.oregon", "NEWSFABRIC_AMQP_PASSWORD": "word"}

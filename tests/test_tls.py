@@ -52,7 +52,7 @@ async def serving(files: Certified) -> AsyncIterator[int]:
         await server.close_all_connections()
 
 
-async def ask(port: int, files: TlsFiles, *, host: str = "127.0.0.1") -> int:
+async def count_connections(port: int, files: TlsFiles, *, host: str = "127.0.0.1") -> int:
     """Return the number of connections that the broker reports; ManagementError without trust."""
     credentials = Credentials(tls=files)
     async with Management(f"https://{host}:{port}", credentials) as api:
@@ -78,7 +78,7 @@ def expiry(use: str) -> float:
 
 async def test_a_port_with_a_certificate_is_https(ours, certified):
     async with serving(certified) as port:
-        assert await ask(port, TlsFiles(authorities=ours.file)) == 7
+        assert await count_connections(port, TlsFiles(authorities=ours.file)) == 7
 
 
 async def test_and_nothing_else(certified):
@@ -94,7 +94,7 @@ async def test_nobody_trusts_another_authority_host_or_an_expired_certificate(ou
     async def refusal(files: Certified, trusted: Path | None, host: str = "127.0.0.1") -> str:
         async with serving(files) as port:
             with pytest.raises(ManagementError) as refused:
-                await ask(port, TlsFiles(authorities=trusted), host=host)
+                await count_connections(port, TlsFiles(authorities=trusted), host=host)
             return str(refused.value)
 
     good = ours.issue()
@@ -160,7 +160,7 @@ async def test_a_new_authority_is_trusted_by_the_next_connection(ours, certified
 async def test_who_says_nothing_keeps_nobody_waiting(ours, certified):
     async with serving(certified) as port:
         with socket.create_connection(("127.0.0.1", port)):
-            assert await ask(port, TlsFiles(authorities=ours.file)) == 7
+            assert await count_connections(port, TlsFiles(authorities=ours.file)) == 7
 
 
 def test_a_context_of_ours_verifies_and_checks_the_host_s_name(ours):

@@ -150,9 +150,9 @@ def main() -> None:
 @_common
 @trace_options
 def router(**options: Any) -> None:
-    """Number, store and route what publishers send.
+    """Number, store and route messages of publishers.
 
-    Run two or more per region: they compete, and what one leaves behind the others take.
+    Run two or more per region: they compete, and the others take over the work of a dead one.
     The HTTP port has /healthz/live, /healthz/ready and /metrics.
     """
     # The objects of a message form no cycles, and some of them stay. With Python's own threshold of
@@ -164,9 +164,9 @@ def router(**options: Any) -> None:
 @main.command(epilog=_MAILBOX_EXAMPLES)
 @_common
 def mailbox(**options: Any) -> None:
-    """Keep and announce what users did with their individual messages.
+    """Keep and announce the marks of users on their individual messages.
 
-    Run two or more per region: they compete, and what one leaves behind the others take.
+    Run two or more per region: they compete, and the others take over the work of a dead one.
     The HTTP port has /healthz/live, /healthz/ready and /metrics.
     """
     _run_on_core(

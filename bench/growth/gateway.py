@@ -93,10 +93,10 @@ class _Floor:
         writes = _messages(self._readers)
         before = processor_seconds(self._floor.pid)
         gap_ms = _gap(self._readers) * 1000
-        await self._floor.ask(f"{writes} 1 {gap_ms:.0f}")
+        await self._floor.send_command(f"{writes} 1 {gap_ms:.0f}")
         spent = processor_seconds(self._floor.pid) - before
         await self._crowd.has_got(writes * self._readers)
-        await self._crowd.ask("report")
+        await self._crowd.send_command("report")
         return spent * 1e6 / (writes * self._readers)
 
 
@@ -166,7 +166,7 @@ async def _all_got(crowds: dict[BareCrowd, int], messages: int) -> None:
     """Return when each reader has each message; SetupError if some are missing."""
     for crowd, readers in crowds.items():
         complete = await crowd.has_got(messages * readers)
-        await crowd.ask("report")
+        await crowd.send_command("report")
         if not complete:
             raise SetupError(f"{readers:,} readers didn't get all of {messages} messages")
 
@@ -232,7 +232,7 @@ async def _with_topics(spread: _Spread) -> tuple[float, ...]:
                 await asyncio.sleep(due - time.monotonic())
             # If readers share topics unevenly, some topics have one reader more or one less.
             await crowd.has_got(messages * spread.on_each)
-            deliveries = (await crowd.ask("report"))["frames"]
+            deliveries = (await crowd.send_command("report"))["frames"]
             spent, each = _each(box.spent() - before, messages), time.monotonic() - start
             each /= messages
     control, data = spent.control - waiting.control * each, spent.data - waiting.data * each

@@ -97,7 +97,7 @@ def main(
     wanted = [peer for peer in PEERS if not names or peer.name in names]
     missing = {peer.name: why for peer in wanted if (why := peer.missing()) is not None}
     for name, why in missing.items():
-        _say(f"left out: {name}: {why}")
+        _print_line(f"left out: {name}: {why}")
     peers = [peer for peer in wanted if peer.name not in missing]
     try:
         build()
@@ -121,17 +121,17 @@ def main(
                 write(report, results, command, count)
     print_tables(results)
     if report is not None:
-        _say(f"the report is {report / 'report.md'}")
+        _print_line(f"the report is {report / 'report.md'}")
 
 
 def _compared(peers: Sequence[Peer], plan: Plan, count: int, missing: dict[str, str]) -> Compared:
-    found, failed = uvloop.run(rounds(peers, plan, count, _say))
+    found, failed = uvloop.run(rounds(peers, plan, count, _print_line))
     for name, why in failed.items():
-        _say(f"failed: {name}: {why}")
+        _print_line(f"failed: {name}: {why}")
     return Compared(plan, found, {**missing, **failed})
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     click.echo(text, err=True)
 
 

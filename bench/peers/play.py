@@ -45,7 +45,7 @@ class Under(enum.StrEnum):
     STORM = "storm"
 
 
-_SAID: Final = {
+_CONDITIONS: Final = {
     Under.DEFLATE: ", compressed",
     Under.STALLED: ", 1 % of the readers read nothing",
     Under.STORM: ", 90 % of the readers reconnect at once",
@@ -68,7 +68,7 @@ class Plan:
     def title(self) -> str:
         """The differences between plans, as text."""
         topics = "one topic" if self.topics == 1 else f"{self.topics} topics"
-        harder = _SAID.get(self.under, "")
+        harder = _CONDITIONS.get(self.under, "")
         return f"{self.readers:,} readers, {topics}, {self.size:,} bytes{harder}"
 
     @property
@@ -180,7 +180,7 @@ async def _connected(
 
 async def _warm_up(server: Server, crowd: BareCrowd, plan: Plan) -> None:
     await _publish(server, crowd, plan, _WARM_UP)
-    await crowd.ask("report")
+    await crowd.send_command("report")
 
 
 async def _measured(
@@ -189,7 +189,7 @@ async def _measured(
     """Return the crowd's report of all messages, and the server's processor seconds meanwhile."""
     spent = server.spent()
     await _publish(server, crowd, plan, plan.messages)
-    return await crowd.ask("report"), server.spent() - spent
+    return await crowd.send_command("report"), server.spent() - spent
 
 
 def _found(report: Mapping[str, Any], plan: Plan, **figures: Any) -> Run:
@@ -221,15 +221,15 @@ async def play_floor(plan: Plan) -> Run:
         await floor.next_reply()
         came = await crowd.next_reply()
         gap = int(1000 * plan.seconds / plan.messages)
-        await floor.ask(f"{_WARM_UP} 1 {gap}")
+        await floor.send_command(f"{_WARM_UP} 1 {gap}")
         await crowd.has_got(plan.readers * _WARM_UP)
-        await crowd.ask("report")
+        await crowd.send_command("report")
         spent = processor_seconds(floor.pid)
-        await floor.ask(f"{plan.messages} 1 {gap}")
+        await floor.send_command(f"{plan.messages} 1 {gap}")
         cpu = processor_seconds(floor.pid) - spent
         owed = plan.readers * plan.messages
         await crowd.has_got(owed)
-        report = await crowd.ask("report")
+        report = await crowd.send_command("report")
     return Run(
         cpu_us=cpu * 1e6 / owed,
         handshakes=came["connections"] / came["seconds"],

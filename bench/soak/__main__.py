@@ -1,14 +1,14 @@
 """``python -m bench.soak``: churn for minutes, then a table; exit code 1 if anything wasn't flat.
 
-Not a measure of speed. Visitors of every bad kind come and go, control planes are killed and
-displaced in the first half (in the second the last one stays, so that its own memory can be
-judged), and steady readers must get every message once all the while. A panic, an error in a log
-and an exit code that isn't 0 are bad too.
+Not a measure of speed. Visitors of every bad kind come and go, and steady readers must get every
+message once. In the first half, control planes are killed and displaced; in the second the last
+one stays, so that its own memory can be judged. A panic, an error in a log and an exit code that
+isn't 0 are bad too.
 
-Memory is flat if the median of the last fifth of the samples is at most 12 % or 8 MiB (whichever
-is more) above that of the first fifth after the warm-up, which is the first quarter: of the whole
-time for the data plane, of the second half for the control plane. Descriptors are flat if,
-when all visitors have gone, there are at most 8 more than before they came.
+Memory is flat if the median of the last fifth of the samples is little above that of the first
+fifth after the warm-up: at most 12 % or 8 MiB, whichever is more. The warm-up is the first quarter:
+of the whole time for the data plane, of the second half for the control plane. Descriptors are
+flat if, when all visitors have gone, there are at most 8 more than before they came.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import { buildSync } from "esbuild";
 const here = (path) => new URL(path, import.meta.url);
 const { version } = JSON.parse(readFileSync(here("package.json"), "utf-8"));
 
-// Hooks run where the page is read: Next.js is told so by the first line.
+// Hooks run where the page is read: the first line is for Next.js.
 const REACT = { entryPoints: [here("src/react.ts").pathname], external: ["react"], banner: { js: `"use client";\n/* newsfabric ${version}, Apache-2.0 */` } };
 
 const OUTPUTS = {

@@ -145,7 +145,7 @@ pub struct ProbeRounds {
 
 impl ProbeRounds {
     /// Report a full place; return whether a round begins: its connections are asked now.
-    pub fn ask(&self, address: IpAddr, now: Instant) -> bool {
+    pub fn begin_round(&self, address: IpAddr, now: Instant) -> bool {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.retain(|_, (_, asked)| now.saturating_duration_since(*asked) < MIN_PROBE_INTERVAL);
         let asks = places.len() < MOST_PLACES && !places.contains_key(&place_of(address));
@@ -286,13 +286,13 @@ mod tests {
     fn a_place_is_asked_once_in_ten_seconds_however_many_come_from_there() {
         let (rounds, start) = (ProbeRounds::default(), Instant::now());
         let places = |texts: &[&str]| texts.iter().map(|text| ip(text)).collect::<HashSet<_>>();
-        let asked =
-            [0, 1, 9_999].map(|ms| rounds.ask(ip("192.0.2.1"), start + Duration::from_millis(ms)));
+        let asked = [0, 1, 9_999]
+            .map(|ms| rounds.begin_round(ip("192.0.2.1"), start + Duration::from_millis(ms)));
         assert_eq!(asked, [true, false, false]);
         assert_eq!((rounds.last(), rounds.after(0)), (1, places(&["192.0.2.1"])));
-        rounds.ask(ip("2001:db8::7"), start + Duration::from_secs(9));
+        rounds.begin_round(ip("2001:db8::7"), start + Duration::from_secs(9));
         assert_eq!((rounds.last(), rounds.after(1)), (2, places(&["2001:db8::"])));
-        rounds.ask(ip("192.0.2.1"), start + MIN_PROBE_INTERVAL);
+        rounds.begin_round(ip("192.0.2.1"), start + MIN_PROBE_INTERVAL);
         assert_eq!((rounds.last(), rounds.after(2)), (3, places(&["192.0.2.1"])));
         assert!(rounds.after(3).is_empty());
     }
@@ -301,10 +301,10 @@ mod tests {
     fn strangers_of_many_places_have_only_so_many_asked() {
         let (rounds, start) = (ProbeRounds::default(), Instant::now());
         for number in 0..2_000_u32 {
-            rounds.ask(std::net::Ipv4Addr::from_bits(number).into(), start);
+            rounds.begin_round(std::net::Ipv4Addr::from_bits(number).into(), start);
         }
         assert_eq!(rounds.last(), MOST_PLACES as u64);
-        rounds.ask(ip("192.0.2.1"), start + MIN_PROBE_INTERVAL);
+        rounds.begin_round(ip("192.0.2.1"), start + MIN_PROBE_INTERVAL);
         assert_eq!(rounds.after(MOST_PLACES as u64).len(), 1);
     }
 

@@ -40,7 +40,7 @@ impl<T> Mailbox<T> {
     }
 
     /// Take all items, in the order in which they were put. `into` must be empty.
-    pub fn take(&self, into: &mut Vec<T>) {
+    pub fn take_items(&self, into: &mut Vec<T>) {
         // A read can only fail if the alarm isn't raised.
         let _ = rustix::io::read(&self.alarm, &mut [0; 8]);
         mem::swap(&mut *self.lock(), into);
@@ -67,10 +67,10 @@ mod tests {
         mailbox.put_all(&mut vec![1]);
         mailbox.put_all(&mut vec![2]);
         let mut taken = Vec::new();
-        mailbox.take(&mut taken);
+        mailbox.take_items(&mut taken);
         assert_eq!(taken, [1, 2]);
         taken.clear();
-        mailbox.take(&mut taken);
+        mailbox.take_items(&mut taken);
         assert!(taken.is_empty());
     }
 }

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_too_much_is_told_how_much_it_may_say() {
+    fn a_reader_over_the_rate_learns_the_rate() {
         let errors = ErrorNumbers { too_many_requests: 111, ..ErrorNumbers::default() };
         let settings = Settings {
             topics: 128,

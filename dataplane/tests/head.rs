@@ -267,9 +267,9 @@ fn where_there_are_no_websockets_info_says_so_and_upgrades_find_nothing() {
     let Decision::Info(info) = decide(head.as_bytes(), &settings) else {
         panic!("no info");
     };
-    let told = answer(|out| info.put(out, 7, 0));
+    let text = answer(|out| info.put(out, 7, 0));
     let body = "{\"websocket\":false,\"cookie_needed\":true,\"origins\":[\"*:*\"],\"entropy\":7}";
-    assert!(told.ends_with(body), "{told}");
+    assert!(text.ends_with(body), "{text}");
     for path in ["/websocket", "/sockjs/websocket", "/sockjs/0/s/websocket"] {
         let upgrade = handshake(path, &[]);
         assert_eq!(decide(upgrade.as_bytes(), &settings), Decision::Refuse(HttpRefusal::NotFound));
@@ -469,8 +469,8 @@ fn a_token_may_stand_behind_our_subprotocol() {
             panic!("{head}");
         };
         let answer = answer(|out| upgrade.put(out));
-        let told = answer.contains("\r\nSec-WebSocket-Protocol: newsfabric\r\n");
-        assert_eq!((upgrade.protocol, told), (spoken, spoken), "{offer}");
+        let confirmed = answer.contains("\r\nSec-WebSocket-Protocol: newsfabric\r\n");
+        assert_eq!((upgrade.protocol, confirmed), (spoken, spoken), "{offer}");
     }
     let both = "Sec-WebSocket-Protocol: newsfabric\r\nSec-WebSocket-Protocol: a.b.c\r\nUpgrade";
     let head = handshake("/websocket", &[]).replacen("Upgrade", both, 1);
@@ -512,8 +512,8 @@ fn a_cookie_counts_for_pages_of_ours_alone() {
     }
     // A token behind the subprotocol was sent on purpose.
     let head =
-        handshake("/websocket", &[own, cookie, ("Sec-WebSocket-Protocol", "newsfabric, said")]);
-    assert_eq!(token(&head, &settings()).as_deref(), Some("said"));
+        handshake("/websocket", &[own, cookie, ("Sec-WebSocket-Protocol", "newsfabric, token")]);
+    assert_eq!(token(&head, &settings()).as_deref(), Some("token"));
 }
 
 #[test]

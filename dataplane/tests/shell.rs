@@ -196,8 +196,8 @@ fn an_answer_that_was_begun_is_finished_before_the_goodbye() {
 #[test]
 fn who_has_made_room_while_the_data_plane_stood_still_is_no_slow_reader() {
     // If this process stood still itself, the reader was slow indeed: then try again.
-    let told = (0..20).map(|_| after_a_stop()).find(|(next, quick)| *next == PONG || *quick);
-    assert_eq!(told.expect("a machine that doesn't stand still each time").0, PONG);
+    let found = (0..20).map(|_| after_a_stop()).find(|(next, quick)| *next == PONG || *quick);
+    assert_eq!(found.expect("a machine that doesn't stand still each time").0, PONG);
 }
 
 const PONG: (u8, Vec<u8>) = (10, Vec::new());

@@ -56,7 +56,7 @@ fn readers_stay_subscribed_and_hear_each_message_once() {
 }
 
 #[test]
-fn what_readers_have_said_in_part_is_not_lost() {
+fn partly_received_verbs_are_not_lost() {
     let mut data_plane = DataPlane::start("parts");
     let (mut plane, port) = data_plane.attach();
     let mut halves = TestReader::connect(port);
@@ -179,9 +179,9 @@ fn a_newer_one_that_is_killed_before_its_commit_changes_nothing() {
 fn one_that_reads_another_format_or_speaks_another_version_is_refused() {
     let data_plane = DataPlane::start("format");
     let (mut plane, _) = data_plane.attach();
-    for wish in [b"nfdp\x01\0\x02\0", b"nfdp\x02\0\x03\0", b"nfdq\x01\0\x03\0"] {
+    for request in [b"nfdp\x01\0\x02\0", b"nfdp\x02\0\x03\0", b"nfdq\x01\0\x03\0"] {
         let mut newer = Plane::on(data_plane.connect());
-        newer.send(13, wish);
+        newer.send(13, request);
         newer.wait_for(135);
     }
     plane.send(12, b"");
@@ -277,7 +277,7 @@ impl Older {
         sys::send_descriptor(handshake.as_raw_fd(), &bytes, door.as_raw_fd()).expect("sent");
         let (ours, theirs) = sys::stream_pair().expect("a pair");
         bytes.clear();
-        Event::Lane { thread: 0 }.encode(&mut bytes);
+        Event::StateSocket { thread: 0 }.encode(&mut bytes);
         sys::send_descriptor(handshake.as_raw_fd(), &bytes, theirs.as_raw_fd()).expect("sent");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
         bytes.clear();
@@ -327,11 +327,11 @@ fn when_the_older_one_changes_its_mind_the_newer_one_ends() {
     let mut older = Older::yielding("mind", None);
     older.hears_commit();
     let mut refused = Vec::new();
-    Event::Refused { why: "we are told to end" }.encode(&mut refused);
+    Event::Refused { why: "we were ordered to end" }.encode(&mut refused);
     older.handshake.write_all(&refused).expect("sent");
     let output = older.output();
     assert!(!output.status.success());
-    assert_eq!(output.stdout, b"failed: the older one serves on: we are told to end\n");
+    assert_eq!(output.stdout, b"failed: the older one serves on: we were ordered to end\n");
 }
 
 #[test]

@@ -81,22 +81,22 @@ def cli(context: click.Context, folder: Path) -> None:
     """Real Debian machines on this one: two regions and a proxy, booted by systemd-nspawn."""
     # Files of machines' disks are made here, and every user of a machine reads its /etc.
     os.umask(0o022)
-    context.obj = Fleet(Folders.at(folder), _say)
+    context.obj = Fleet(Folders.at(folder), _print_line)
 
 
 @cli.command()
 @click.pass_obj
 def check(fleet: Fleet) -> None:
-    """Say whether this machine can run a fleet, and what is missing."""
+    """Check this machine for a fleet, and print the missing parts."""
     _check()
-    _say("this machine can run a fleet")
+    _print_line("this machine can run a fleet")
 
 
 @cli.command()
 @_suite
 @click.pass_obj
 def image(fleet: Fleet, suite: str | None) -> None:
-    """Make the image that machines are made of, if what it depends on has changed."""
+    """Make the image of machines, if its sources have changed."""
     _check()
     fleet.build_image(suite)
 
@@ -113,7 +113,7 @@ def image(fleet: Fleet, suite: str | None) -> None:
 @click.option("--tests", default="", help="More options for pytest, as one word.")
 @click.pass_obj
 def play_platforms(fleet: Fleet, suites: tuple[str, ...], report: Path, tests: str) -> None:
-    """Play what a stranger does on a fresh Debian of each suite (all, if none is named).
+    """Play the steps of a stranger on a fresh Debian of each suite (all, if none is named).
 
     Set-up as the README says, its commands, the tests marked `broker`, two minutes of chaos. Forty
     minutes for each suite on two cores. Ports are this machine's: no world may be up here.
@@ -124,7 +124,7 @@ def play_platforms(fleet: Fleet, suites: tuple[str, ...], report: Path, tests: s
       python -m fleet platforms trixie --tests '-k shovels'
     """
     _check()
-    if not platforms.play(fleet.folders, suites or SUITES, report.resolve(), tests, _say):
+    if not platforms.play(fleet.folders, suites or SUITES, report.resolve(), tests, _print_line):
         raise FleetError(f"not everything worked; see {report}")
 
 
@@ -187,7 +187,7 @@ def down(fleet: Fleet, image_too: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_obj
 def status(fleet: Fleet, as_json: bool) -> None:
-    """Say what is there: machines, addresses, cuts."""
+    """Print the machines, their addresses, and the cuts."""
     found = fleet.status()
     if as_json:
         click.echo(json.dumps(found, indent=1))
@@ -295,7 +295,7 @@ def new_secret(fleet: Fleet) -> None:
 @cli.command(name="forget-secret")
 @click.pass_obj
 def forget_secret(fleet: Fleet) -> None:
-    """Forget the secret before the present one; `play site.yml` then takes away what it opens."""
+    """Forget the secret before the present one; `play site.yml` then takes away its logins."""
     access.forget_secret(fleet.folders)
 
 
@@ -425,7 +425,7 @@ def inventory(fleet: Fleet, listed: bool, host: str | None) -> None:
     click.echo(json.dumps(access.inventory(fleet.folders, fleet.members()), indent=1))
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     click.echo(f"fleet: {text}", err=True)
 
 

@@ -80,11 +80,11 @@ def wait_until_up(
     FleetError if it isn't reached in time, or if ``runs`` returns False: it has ended.
     """
     began = time.monotonic()
-    while (said := _state(folders, machine)) not in ("running", "degraded"):
+    while (state := _state(folders, machine)) not in ("running", "degraded"):
         waited = time.monotonic() - began
         if waited >= seconds:
             raise FleetError(
-                f"{machine.name} has not booted within {seconds:g} s ({said})\n"
+                f"{machine.name} has not booted within {seconds:g} s ({state})\n"
                 f"{_asked(folders, machine, 'systemctl', 'list-jobs')}\n"
                 f"{end_of(folders.console(machine.name))}"
             )
@@ -93,7 +93,7 @@ def wait_until_up(
                 f"{machine.name} ended while it booted\n{end_of(folders.console(machine.name))}"
             )
         time.sleep(_POLL)
-    return said
+    return state
 
 
 def _state(folders: Folders, machine: Machine) -> str:

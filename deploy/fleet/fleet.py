@@ -32,17 +32,17 @@ _OFF_SECONDS: Final = 90
 # together: a dozen a machine, and 128 are allowed. An init that gets none gives up.
 _WATCHES: Final = 1024
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class Fleet:
-    """The fleet in ``folders``; ``say`` is called with each line about the progress."""
+    """The fleet in ``folders``; ``print_line`` is called with each line about the progress."""
 
-    def __init__(self, folders: Folders, say: Say) -> None:
+    def __init__(self, folders: Folders, print_line: PrintLine) -> None:
         self.folders = folders
         self.network = Network(folders.namespace)
         self.machines = Machines(folders, self.network)
-        self._say = say
+        self._print_line = print_line
 
     def members(self) -> tuple[Machine, ...]:
         """Return the machines that belong to the fleet, running or not."""
@@ -58,7 +58,7 @@ class Fleet:
         """Return the image of that suite. FleetError for an unknown suite."""
         if suite not in SUITES:
             raise FleetError(f"no image of {suite}; there are {', '.join(SUITES)}")
-        return Image(self.folders, suite, self._say)
+        return Image(self.folders, suite, self._print_line)
 
     def boards(self) -> dict[str, str]:
         """Return the URL of each region's board on this machine, by region."""
@@ -117,7 +117,7 @@ class Fleet:
         with self.folders.locked():
             chosen = self._known(names)
             for late in self.machines.power_off([m.name for m in chosen], _OFF_SECONDS):
-                self._say(f"{late} did not power off within {_OFF_SECONDS} s and was killed")
+                self._print_line(f"{late} did not power off within {_OFF_SECONDS} s and was killed")
             if forget:
                 self._note([m for m in self.members() if m not in chosen])
                 self._describe()
@@ -134,7 +134,7 @@ class Fleet:
         with self.folders.locked():
             running = self.machines.running()
             if running:
-                self._say(f"pulling the plug of {len(running)} machines")
+                self._print_line(f"pulling the plug of {len(running)} machines")
             self.machines.pull_plug(sorted(running))
             for pid in kernel.processes_in(self.network.path):
                 kernel.kill(pid)
@@ -194,14 +194,14 @@ class Fleet:
     def _build_image(self, suite: str) -> None:
         built = self.image(suite).build()
         forget_others(self.folders, self.machines.layers_used())
-        self._say(f"the image of {suite} is {'made' if built else 'as it should be'}")
+        self._print_line(f"the image of {suite} is {'made' if built else 'as it should be'}")
 
     def _start(self, machines: Sequence[Machine], suite: str) -> None:
         """Boot all ``machines`` that don't run, some at once, and wait for all of them."""
         self._note([*self.members(), *(m for m in machines if m not in self.members())])
         self._describe()
         if kernel.raise_watches(_WATCHES):
-            self._say(f"this machine's {kernel.WATCHES_NAME} is {_WATCHES} now")
+            self._print_line(f"this machine's {kernel.WATCHES_NAME} is {_WATCHES} now")
         self.network.up()
         access.make_key(self.folders)
         access.make_token_keys(self.folders)
@@ -230,7 +230,7 @@ class Fleet:
             self.folders, one, _BOOT_SECONDS, lambda: one.name in self.machines.running()
         )
         if start or state != "running":
-            self._say(f"{one.name} {one.address} is {state}")
+            self._print_line(f"{one.name} {one.address} is {state}")
 
     def _known(self, names: Iterable[str]) -> list[Machine]:
         chosen = [machine(name) for name in names]

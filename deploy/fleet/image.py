@@ -59,16 +59,16 @@ _VERSION: Final = 1
 _DEBOOTSTRAP_SECONDS: Final = 1800
 _PLAYBOOK_SECONDS: Final = 3600
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class Image:
     """The layers of Debian's ``suite`` in ``folders``."""
 
-    def __init__(self, folders: Folders, suite: str, say: Say) -> None:
+    def __init__(self, folders: Folders, suite: str, print_line: PrintLine) -> None:
         self._folders = folders
         self._suite = suite
-        self._say = say
+        self._print_line = print_line
         self._mirror = mirror("debian", _MIRROR)
         self._security = mirror("debian-security", _SECURITY)
 
@@ -116,7 +116,7 @@ class Image:
         return _digest([self._base_key(), _contents(ANSIBLE / name for name in _SOURCES)])
 
     def _build_base(self, layer: Path) -> None:
-        self._say(f"Debian {self._suite} by debootstrap from {self._mirror} (a few minutes)")
+        self._print_line(f"Debian {self._suite} by debootstrap from {self._mirror} (a few minutes)")
         new = self._folders.build / "base"
         include = f"--include={','.join(PACKAGES)}"
         run_logged(
@@ -147,7 +147,7 @@ class Image:
 
     def _build_image(self, layer: Path, base: Path) -> None:
         playbook = PLAYBOOK.relative_to(CHECKOUT)
-        self._say(f"the image of {self._suite}, by {playbook} in a chroot (some minutes)")
+        self._print_line(f"the image of {self._suite}, by {playbook} in a chroot (some minutes)")
         parts = {name: self._folders.build / name for name in ("upper", "work", "root")}
         for part in parts.values():
             part.mkdir(parents=True)

@@ -22,7 +22,7 @@ from typing import Any, Final
 from fleet import cgroups
 from fleet.errors import FleetError
 from fleet.folders import CHECKOUT, Folders
-from fleet.image import Image, Say, mount_overlay, unmount
+from fleet.image import Image, PrintLine, mount_overlay, unmount
 from fleet.run import end_of, run
 
 _PLACE: Final = "root/newsfabric"
@@ -84,7 +84,7 @@ class PlatformOutcome:
     step: str
     code: int
     seconds: float
-    said: str = ""
+    note: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -170,10 +170,10 @@ class Machine:
                 ).returncode
             except subprocess.TimeoutExpired:
                 code = 124
-        said = summary(log.read_text("utf-8", "replace"))
-        return PlatformOutcome(step.name, code, time.monotonic() - begun, said)
+        note = summary(log.read_text("utf-8", "replace"))
+        return PlatformOutcome(step.name, code, time.monotonic() - begun, note)
 
-    def ask(self, script: str) -> str:
+    def run_script(self, script: str) -> str:
         """Return the output of a short script."""
         return run(*self._command(script), seconds=120)
 
@@ -210,7 +210,9 @@ class Machine:
             shutil.rmtree(self._folder)
 
 
-def play(folders: Folders, suites: Iterable[str], report: Path, tests: str, say: Say) -> bool:
+def play(
+    folders: Folders, suites: Iterable[str], report: Path, tests: str, print_line: PrintLine
+) -> bool:
     """Play all steps on each suite and write ``report``; return whether all of them worked."""
     if not (CHECKOUT / _DATAPLANE).exists():
         raise FleetError("there is no data plane to bring along: `make dataplane` builds it")
@@ -218,31 +220,35 @@ def play(folders: Folders, suites: Iterable[str], report: Path, tests: str, say:
     planned = steps((CHECKOUT / "README.md").read_text("utf-8"), tests)
     platforms: list[Platform] = []
     for suite in suites:
-        platforms.append(_play_one(folders, suite, planned, report, say))
+        platforms.append(_play_one(folders, suite, planned, report, print_line))
         (report / "report.md").write_text(table(platforms))
         (report / "report.json").write_text(json.dumps(documents(platforms), indent=1) + "\n")
     return all(platform.works for platform in platforms)
 
 
 def _play_one(
-    folders: Folders, suite: str, planned: Sequence[PlatformStep], report: Path, say: Say
+    folders: Folders,
+    suite: str,
+    planned: Sequence[PlatformStep],
+    report: Path,
+    print_line: PrintLine,
 ) -> Platform:
-    image = Image(folders, suite, say)
+    image = Image(folders, suite, print_line)
     image.build_base()
     outcomes: list[PlatformOutcome] = []
     versions: dict[str, str] = {}
     with Machine(folders, suite, image) as machine:
         for number, step in enumerate(planned, 1):
-            say(f"{suite}, {number} of {len(planned)}: {step.name}")
+            print_line(f"{suite}, {number} of {len(planned)}: {step.name}")
             log = report / f"{suite}-{number}.log"
             outcome = machine.play(step, log)
             outcomes.append(outcome)
-            words = outcome.said or ("works" if outcome.code == 0 else f"failed\n{end_of(log)}")
-            say(f"{suite}: {step.name}: {words} ({outcome.seconds:.0f} s)")
+            words = outcome.note or ("works" if outcome.code == 0 else f"failed\n{end_of(log)}")
+            print_line(f"{suite}: {step.name}: {words} ({outcome.seconds:.0f} s)")
             if number == 1:
                 if outcome.code != 0:
                     break
-                versions = versions_in(machine.ask(_VERSIONS))
+                versions = versions_in(machine.run_script(_VERSIONS))
         machine.fetch("chaos-report", report / f"{suite}-chaos")
     return Platform(suite, versions, outcomes)
 
@@ -266,7 +272,7 @@ def table(platforms: Iterable[Platform]) -> str:
         versions = ", ".join(f"{name} {is_}" for name, is_ in platform.versions.items())
         for outcome in platform.outcomes:
             result = "works" if outcome.code == 0 else f"exit code {outcome.code}"
-            text = f"{result}: {outcome.said}" if outcome.said else result
+            text = f"{result}: {outcome.note}" if outcome.note else result
             lines.append(
                 f"| {platform.suite} | {versions} | {outcome.step} | {text} "
                 f"| {outcome.seconds:.0f} |"

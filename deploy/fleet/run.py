@@ -61,8 +61,8 @@ def run_logged(command: Sequence[str | Path], log: Path, *, seconds: float) -> N
 
 def end_of(log: Path) -> str:
     """Return the last lines of a log, and its path, to be shown below an error."""
-    said = _end(log.read_text(errors="replace")) if log.exists() else ""
-    return f"{said}\n    ({log})"
+    end = _end(log.read_text(errors="replace")) if log.exists() else ""
+    return f"{end}\n    ({log})"
 
 
 def _end(text: str) -> str:

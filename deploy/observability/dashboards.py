@@ -37,22 +37,22 @@ _ROUTER: Final = f'process="router",{_R}'
 FLEET: Final = Dashboard(
     "newsfabric-fleet",
     "newsfabric: fleet",
-    "Does every region serve its readers, and is there room?",
+    "Does every region serve its readers, and has it free capacity?",
     (),
     (
         _panel("Readers", "short", _q("region:newsfabric_gateway_readers:sum", "{{region}}")),
         _panel(
-            "Room taken",
+            "Used capacity",
             "percentunit",
             _q(
                 "region:newsfabric_gateway_readers:sum"
                 " / region:newsfabric_gateway_capacity_readers:sum",
                 "{{region}}",
             ),
-            about="Readers by the capacity of the region's boxes. An alert at 85 %.",
+            about="Readers as a share of the boxes' capacity. An alert fires at 85 %.",
         ),
         _panel(
-            "Connects",
+            "New connections",
             "cps",
             _q("region:newsfabric_gateway_connects:rate1m", "{{region}}"),
         ),
@@ -73,7 +73,7 @@ FLEET: Final = Dashboard(
             ),
         ),
         _panel(
-            "Processes that don't answer",
+            "Processes without an answer",
             "short",
             _q('sum by (region) (up{job="newsfabric"} == bool 0)', "{{region}}"),
         ),
@@ -93,7 +93,7 @@ FLEET: Final = Dashboard(
 REGION: Final = Dashboard(
     "newsfabric-region",
     "newsfabric: region",
-    "Which of the region's boxes and services is not as the others are?",
+    "Which box or service of the region differs from the others?",
     ("region",),
     (
         _panel(
@@ -120,7 +120,7 @@ REGION: Final = Dashboard(
             ),
         ),
         _panel(
-            "Turned away",
+            "Refused connections",
             "cps",
             _q(
                 "sum by (reason) (rate(newsfabric_gateway_rejected_connects_total"
@@ -129,10 +129,10 @@ REGION: Final = Dashboard(
             ),
         ),
         _panel(
-            "Feed's age",
+            "Age of the feed",
             "s",
             _q(f"newsfabric_gateway_feed_age_seconds{{{_R}}}", "{{box}}"),
-            about="Since the last tick of the region's routers. Beyond 10 s a box isn't ready.",
+            about="Since the last tick of the region's routers. Above 10 s a box isn't ready.",
         ),
         _panel("Ready", "short", _q(f"newsfabric_service_ready{{{_R}}}", "{{instance}}")),
         _panel(
@@ -142,7 +142,7 @@ REGION: Final = Dashboard(
                 f'rate(process_cpu_seconds_total{{job="newsfabric",{_R}}}[$__rate_interval])',
                 "{{instance}}",
             ),
-            about="Of one core. A gateway's is its control plane alone.",
+            about="The share of one core. For a gateway, this is its control plane alone.",
         ),
         _panel(
             "Memory",
@@ -155,7 +155,7 @@ REGION: Final = Dashboard(
 BOX: Final = Dashboard(
     "newsfabric-box",
     "newsfabric: box",
-    "What does this box do with its readers?",
+    "How does this box serve its readers?",
     ("region", "box"),
     (
         _panel(
@@ -190,7 +190,7 @@ BOX: Final = Dashboard(
             ),
         ),
         _panel(
-            "Time for which readers were behind, p99",
+            "Time for which a reader's frames waited, p99",
             "s",
             _q(_p99("newsfabric_gateway_reader_behind_seconds", "box", _B), "{{box}}", rare=True),
         ),
@@ -233,7 +233,7 @@ BOX: Final = Dashboard(
         _panel(
             "Memory",
             "bytes",
-            _q(f"newsfabric_gateway_outbox_bytes{{{_B}}}", "waits for readers"),
+            _q(f"newsfabric_gateway_outbox_bytes{{{_B}}}", "frames that wait for readers"),
             _q(f"newsfabric_gateway_memory_bytes{{{_B}}}", "remembered messages"),
         ),
     ),
@@ -242,11 +242,11 @@ BOX: Final = Dashboard(
 MESSAGE_PATH: Final = Dashboard(
     "newsfabric-message-path",
     "newsfabric: message path",
-    "Where on its way is a message slow, or lost?",
+    "Where is a message delayed or lost on its way?",
     ("region",),
     (
         _panel(
-            "Through the router's stages",
+            "Messages through the router's stages",
             "mps",
             _q(
                 "sum by (stage) (rate(newsfabric_router_stage_left_messages_total"
@@ -255,7 +255,7 @@ MESSAGE_PATH: Final = Dashboard(
             ),
         ),
         _panel(
-            "Lost between a stage's ends",
+            "Messages that end in a stage",
             "mps",
             _q(
                 "sum by (stage) (rate(newsfabric_router_stage_entered_messages_total"
@@ -264,17 +264,17 @@ MESSAGE_PATH: Final = Dashboard(
                 f"{{{_ROUTER}}}[$__rate_interval]))",
                 "{{stage}}",
             ),
-            about="Rejected, repeated, given up. Identify drops copies: that is its work.",
+            about="Rejected, repeated or given up. The stage identify has the work to drop copies.",
         ),
         _panel(
-            "Router's pass",
+            "Time in the router",
             "s",
             _q(_p99("newsfabric_router_pass_seconds", "region", _ROUTER, "0.5"), "p50"),
             _q(_p99("newsfabric_router_pass_seconds", "region", _ROUTER), "p99"),
-            about="From the broker's delivery until both publications are confirmed.",
+            about="The time from the broker's delivery until both publications are confirmed.",
         ),
         _panel(
-            "Rejected",
+            "Rejected messages",
             "mps",
             _q(
                 "sum by (reason) (rate(newsfabric_router_rejected_messages_total"
@@ -283,7 +283,7 @@ MESSAGE_PATH: Final = Dashboard(
             ),
         ),
         _panel(
-            "Shed, expired, void",
+            "Shed and expired messages, void numbers",
             "mps",
             _q(
                 f"sum(rate(newsfabric_router_shed_messages_total{{{_ROUTER}}}[$__rate_interval]))",
@@ -295,7 +295,7 @@ MESSAGE_PATH: Final = Dashboard(
             ),
             _q(
                 f"sum(rate(newsfabric_router_void_numbers_total{{{_ROUTER}}}[$__rate_interval]))",
-                "numbers that came to nothing",
+                "void numbers",
             ),
         ),
         _panel(
@@ -314,19 +314,19 @@ MESSAGE_PATH: Final = Dashboard(
                 "{{class}} from {{origin}}",
                 exemplars=True,
             ),
-            about="From the router to the reader's socket.",
+            about="The time from the router to the reader's socket.",
         ),
         _panel(
-            "Claimed age at routers, p99",
+            "Age by publishers' timestamps, p99",
             "s",
             _q(_p99("newsfabric_router_claimed_age_seconds", "region", _R), "{{region}}"),
             _q(
                 "sum by (region) (rate(newsfabric_router_claimed_ahead_messages_total"
                 f"{{{_R}}}[$__rate_interval]))",
-                "{{region}}: messages from the future each second",
+                "{{region}}: messages with a later time than the router's, each second",
                 rare=True,
             ),
-            about="Age of messages on arrival, by their publishers' timestamps.",
+            about="The age of messages on their arrival at a router.",
         ),
         _panel(
             "Holes and repairs",
@@ -334,7 +334,7 @@ MESSAGE_PATH: Final = Dashboard(
             _q(f"sum by (box) (newsfabric_gateway_holes_open{{{_R}}})", "{{box}}: open"),
             _q(
                 f"sum by (box) (newsfabric_gateway_missing_numbers{{{_R}}})",
-                "{{box}}: numbers missing",
+                "{{box}}: missing numbers",
             ),
             _q(
                 "sum by (box) (rate(newsfabric_gateway_recovered_messages_total"
@@ -356,11 +356,11 @@ MESSAGE_PATH: Final = Dashboard(
 RACES: Final = Dashboard(
     "newsfabric-races",
     "newsfabric: races",
-    "Which way of a gold message wins, and by how much?",
+    "Which way of a gold message is the fastest, and by how much?",
     ("region",),
     (
         _panel(
-            "First at routers, by way",
+            "First copies at routers, by way",
             "mps",
             _q(
                 "sum by (way) (rate(newsfabric_router_copies_total"
@@ -369,14 +369,14 @@ RACES: Final = Dashboard(
             ),
         ),
         _panel(
-            "First at gateways, by way",
+            "First copies at gateways, by way",
             "mps",
             _q(
                 "sum by (way) (rate(newsfabric_gateway_copies_total"
                 f'{{place="first",{_R}}}[$__rate_interval]))',
                 "{{way}}",
             ),
-            about="`store`: no shovel brought it in time, it was read from the store.",
+            about="`store`: no shovel brought the message in time; it was read from the store.",
         ),
         _panel(
             "Later copies at gateways, by way",
@@ -400,10 +400,10 @@ RACES: Final = Dashboard(
             "Lead at gateways, median",
             "s",
             _q(_p99("newsfabric_gateway_race_lead_seconds", "way", _R, "0.5"), "{{way}}"),
-            about="A way that never wins is a spare; one that wins by seconds hides a fault.",
+            about="A way that is never first is a spare. One that leads by seconds hides a fault.",
         ),
         _panel(
-            "Copies and repeats dropped",
+            "Dropped copies and repeats",
             "mps",
             _q(
                 "sum by (box) (rate(newsfabric_gateway_duplicates_total"
@@ -417,17 +417,17 @@ RACES: Final = Dashboard(
 SHOVELS: Final = Dashboard(
     "newsfabric-shovels",
     "newsfabric: shovels",
-    "Does something come through every shovel?",
+    "Does every shovel move messages?",
     ("region",),
     (
         _panel(
-            "Canaries' age",
+            "Age of canaries",
             "s",
             _q(
                 f"max by (region, shovel) (newsfabric_shovels_canary_age_seconds{{{_R}}})",
                 "{{region}}: {{shovel}}",
             ),
-            about="Since the newest canary that arrived was sent. One is sent each second.",
+            about="The time since the newest received canary was sent. Each second one is sent.",
         ),
         _panel(
             "Shovels that don't run",
@@ -438,7 +438,7 @@ SHOVELS: Final = Dashboard(
             ),
         ),
         _panel(
-            "Made anew",
+            "Shovels made anew",
             "short",
             _q(
                 "sum by (region, shovel) (increase(newsfabric_shovels_restarts_total"
@@ -462,7 +462,7 @@ SHOVELS: Final = Dashboard(
             ),
         ),
         _panel(
-            "Changes that keepers make",
+            "Changes by keepers",
             "cps",
             _q(
                 "sum by (region, verb, kind, outcome) (rate(newsfabric_shovels_actions_total"
@@ -471,7 +471,7 @@ SHOVELS: Final = Dashboard(
             ),
         ),
         _panel(
-            "Boxes' feeds",
+            "Ticks at boxes",
             "cps",
             _q(
                 "sum by (box, shovel) (rate(newsfabric_retail_ticks_total"
@@ -485,11 +485,11 @@ SHOVELS: Final = Dashboard(
 STORE: Final = Dashboard(
     "newsfabric-store",
     "newsfabric: store",
-    "Does the store take what is routed, and give what is asked for?",
+    "Does the store accept writes and answer reads?",
     ("region",),
     (
         _panel(
-            "Stored",
+            "Stored messages",
             "mps",
             _q(
                 "sum by (region) (rate(newsfabric_router_stage_left_messages_total"
@@ -498,7 +498,7 @@ STORE: Final = Dashboard(
             ),
         ),
         _panel(
-            "One write",
+            "Time of a write",
             "s",
             _q(
                 _p99("newsfabric_router_store_write_seconds", "region", _ROUTER, "0.5"),
@@ -507,7 +507,7 @@ STORE: Final = Dashboard(
             _q(_p99("newsfabric_router_store_write_seconds", "region", _ROUTER), "{{region}}, p99"),
         ),
         _panel(
-            "Waits for the store",
+            "Messages and marks that wait for the store",
             "short",
             _q(f"newsfabric_router_waiting_messages{{{_ROUTER}}}", "{{instance}}: messages"),
             _q(
@@ -516,7 +516,7 @@ STORE: Final = Dashboard(
             ),
         ),
         _panel(
-            "Tried again",
+            "Repeated writes",
             "cps",
             _q(
                 "sum by (region) (rate(newsfabric_router_store_retries_total"
@@ -530,7 +530,7 @@ STORE: Final = Dashboard(
             ),
         ),
         _panel(
-            "Reads that gateways got no answer to",
+            "Gateways' reads without an answer",
             "cps",
             _q(
                 "sum by (region) (rate(newsfabric_gateway_store_failures_total"
@@ -544,7 +544,7 @@ STORE: Final = Dashboard(
             ),
         ),
         _panel(
-            "Numbers read that were missing",
+            "Missing numbers that gateways read",
             "rowsps",
             _q(
                 "sum by (region) (rate(newsfabric_gateway_read_numbers_total"

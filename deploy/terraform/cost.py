@@ -78,7 +78,7 @@ def tiered(gigabytes: float, tiers: list[dict[str, float]]) -> float:
 
 
 def month(size: dict[str, Any], edge: Edge, inputs: dict[str, Any]) -> Month:
-    """Return the month of one of ``told["size"]``, with readers connecting by ``edge``."""
+    """Return the month of one of ``inputs["size"]``, with readers connecting by ``edge``."""
     use, network, hours = inputs["use"], inputs["network"], inputs["use"]["hours"]
     readers = size["readers"]
     mean = readers * use["mean_share"]
@@ -169,7 +169,7 @@ def _out_per_second(readers: float, use: dict[str, Any]) -> float:
 def _balancers(mean: float, edge: Edge, inputs: dict[str, Any]) -> float:
     """Return the cost of the balancers of one region."""
     price, use = inputs["balancer"], inputs["use"]
-    hourly = price["hour"] + price["desks_unit_hour"]
+    hourly = price["hour"] + price["frontdesks_unit_hour"]
     if edge == "nlb":
         here = mean / use["regions"]
         units = max(
@@ -245,7 +245,7 @@ def with_tables(text: str, inputs: dict[str, Any]) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--write", is_flag=True, help="Write the tables in README.md anew.")
 def main(*, prices: Path, as_json: bool, write: bool) -> None:
-    """Say what a month costs, by size."""
+    """Print the cost of a month, by size."""
     inputs = tomllib.loads(prices.read_text())
     found = months(inputs)
     if as_json:

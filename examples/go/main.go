@@ -25,10 +25,10 @@ func main() {
 		log.Fatal(err)
 	}
 	fmt.Println(string(receipt))
-	var said struct {
+	var reply struct {
 		Status string `json:"status"`
 	}
-	if err := json.Unmarshal(receipt, &said); err != nil || said.Status != "routed" {
+	if err := json.Unmarshal(receipt, &reply); err != nil || reply.Status != "routed" {
 		os.Exit(1)
 	}
 }

@@ -1,7 +1,7 @@
 """User marks on their way up: from this gateway through the box's broker towards the core.
 
 Nothing is kept here (docs/design/0016): while the broker is away, or too many marks (a bounded
-number) are unconfirmed, the reader is told to send its verb again.
+number) are unconfirmed, the reader gets an error, and sends its verb again.
 """
 
 from __future__ import annotations

@@ -157,9 +157,9 @@ class Core:
         return self.fanout.deliveries + self.engine.totals.deliveries
 
     @property
-    def is_stranded(self) -> bool:
+    def has_no_feed(self) -> bool:
         """True if readers are better served elsewhere, since the feed is silent."""
-        return not self.admission.draining and self.feed.is_stranded
+        return not self.admission.draining and self.feed.has_no_feed
 
     def send_away(self, count: int) -> None:
         """Have ``count`` readers, here and in the data plane, connect to other boxes."""

@@ -2,9 +2,9 @@
 
 All at once, they would connect to the other boxes in the same second.
 
-A box that has had no feed for ``stranded_seconds`` reads ``endpoints.json`` of its own region and
-of the others, as a reader does. If another gateway is listed, its readers are better served there.
-docs/design/0018 has the reasons.
+A box that has had no feed for ``feed_timeout_seconds`` reads ``endpoints.json`` of its own region
+and of the others, as a reader does. If another gateway is listed, its readers are better served
+there. docs/design/0018 has the reasons.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class DrainSchedule:
         return max(self.seconds, self.readers / self.per_second)
 
     def due(self, elapsed: float) -> int:
-        """Return how many readers should have been told ``elapsed`` seconds after the start."""
+        """Return how many readers should have been notified ``elapsed`` seconds after the start."""
         if self.readers == 0 or elapsed >= self.duration:
             return self.readers
         return min(self.readers, math.floor(self.readers * max(0.0, elapsed) / self.duration))
@@ -97,7 +97,7 @@ async def rebalance(core: Core, own: str) -> None:
     backoff, has_logged = Backoff(base=1.0, cap=10.0), False
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
-        if not core.is_stranded:
+        if not core.has_no_feed:
             has_logged = False
             continue
         await core.refresh_metrics()
@@ -106,7 +106,7 @@ async def rebalance(core: Core, own: str) -> None:
         if await _others_are_ready(core, own):
             backoff.succeeded(core.clock())
             await _leave(core, own)
-        elif core.is_stranded:
+        elif core.has_no_feed:
             if not has_logged:
                 logger.warning("no feed here nor elsewhere: %d readers stay", core.reader_count)
             has_logged = True
@@ -120,7 +120,7 @@ async def _leave(core: Core, own: str) -> None:
     logger.warning("no feed: %d readers are sent to other boxes", pace.readers)
     asked = core.clock()
     for count in pace.batches(core.clock):
-        if not core.is_stranded:
+        if not core.has_no_feed:
             return
         if core.clock() - asked > _ASK_AGAIN:
             if not await _others_are_ready(core, own):

@@ -69,10 +69,10 @@ class Feed:
         return age is not None and age <= self.settings.feed_fresh
 
     @property
-    def is_stranded(self) -> bool:
+    def has_no_feed(self) -> bool:
         """True if there was no feed for so long that readers are better served elsewhere."""
         fed_at = self._began if self._ticked_at is None else self._ticked_at
-        return self.clock() - fed_at > self.settings.stranded_seconds
+        return self.clock() - fed_at > self.settings.feed_timeout_seconds
 
     async def start(self, link: Link) -> None:
         """Declare the box's topology and consume, now and after each reconnect. Wait first until

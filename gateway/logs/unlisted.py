@@ -4,8 +4,8 @@ A router's log is in the directory before its first number is given out. So a lo
 it may be no router's: somebody uses the name of a router that doesn't exist. Or its row is on its
 way: from another region it may take hours, while brokers reach each other and stores don't. So such
 a log is only reported to operators. A refusal would keep from readers all that a region routes
-while its store is cut off, and they would be told that they have it all. And an attacker on a core
-broker could use numbers of a listed log just as well (docs/threats.md).
+while its store is cut off, and they would get the answer that they have it all. And an attacker on
+a core broker could use numbers of a listed log just as well (docs/threats.md).
 """
 
 from __future__ import annotations

@@ -151,9 +151,9 @@ class ControlLink:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _read(self) -> None:
-        """Read the bytes that are there, and look again in the next turn until none are left.
+        """Read the bytes that have arrived, and read again in the next turn until none are left.
 
-        If a data plane ended without reading all from us, uvloop reports it once, and never again.
+        If a data plane ends before it has read all our bytes, uvloop reports the end only once.
         And the bytes read in one turn are bounded: other tasks have their turns in between.
         """
         if self.closed:

@@ -112,7 +112,7 @@ async def wait_for_take_over(newer: Process) -> None:
             line += data
     reply = line.decode(errors="replace").strip()
     if reply != "serving":
-        raise ConfigError(reply.removeprefix("failed: ") or "it said nothing")
+        raise ConfigError(reply.removeprefix("failed: ") or "it printed nothing")
 
 
 async def _readable(descriptor: int) -> None:

@@ -64,7 +64,7 @@ class CachedVerb:
         """Return whether the last answer was made with ``replay`` too."""
         return self.replay is not None and self.replay() is replay
 
-    def note(self, replay: Replay, reply: Subscribed, batch: int, answer: bytes) -> None:
+    def note_answer(self, replay: Replay, reply: Subscribed, batch: int, answer: bytes) -> None:
         """Note the last answer; empty if it holds the messages themselves, and isn't kept."""
         self.replay, self.reply = weakref.ref(replay), reply
         self.batch, self.answer = batch, answer
@@ -166,7 +166,7 @@ class NativeReaders:
             push=reply.push(),
             messages=alone,
         )
-        cached.note(replay, reply, batch, b"" if alone else answer)
+        cached.note_answer(replay, reply, batch, b"" if alone else answer)
         self._cache.update_weight(cached)
         return answer
 

@@ -52,7 +52,7 @@ def _with_fewer(left: LogsSnapshot) -> LogsSnapshot:
     whole = [one.log for one in left.logs if _is_whole(one)]
     whole.sort(key=lambda log: log.epoch)
     if not whole:
-        raise ValueError(f"{len(left.logs)} logs are more than a successor can be told of")
+        raise ValueError(f"{len(left.logs)} logs are more than a successor can be sent")
     oldest = whole[: len(left.logs) // _SHARE + 1]
     forgotten = set(oldest)
     logs = tuple(one for one in left.logs if one.log not in forgotten)

@@ -97,6 +97,6 @@ class EventKind(_Kind):
     COUNTERS = 134, "counters"
     REFUSED = 135, "why text8"
     OFFER = 136, "offer"
-    LANE = 137, "thread u16"
+    STATE_SOCKET = 137, "thread u16"
     YOURS = 138, ""
     FULL = 139, "address"

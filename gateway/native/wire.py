@@ -31,7 +31,7 @@ class _Body:
         self._body = body
         self._at = 0
 
-    def take(self, size: int) -> bytes:
+    def take_bytes(self, size: int) -> bytes:
         start, self._at = self._at, self._at + size
         if self._at > len(self._body):
             raise WireError(_SHORT)
@@ -93,20 +93,20 @@ def _number(layout: str) -> _Form:
 
 
 def _fixed(size: int) -> _Form:
-    return _Form(bytes, lambda body: body.take(size))
+    return _Form(bytes, lambda body: body.take_bytes(size))
 
 
 def _bytes(count: struct.Struct, unit: int = 1) -> _Form:
     return _Form(
         lambda data: count.pack(len(data) // unit) + data,
-        lambda body: body.take(unit * body.number(count)),
+        lambda body: body.take_bytes(unit * body.number(count)),
     )
 
 
 def _text(count: struct.Struct) -> _Form:
     def take(body: _Body) -> str:
         try:
-            return body.take(body.number(count)).decode()
+            return body.take_bytes(body.number(count)).decode()
         except UnicodeDecodeError as exc:
             raise WireError("a text isn't UTF-8") from exc
 

@@ -1,6 +1,6 @@
 """A topic's past for a reader: its last messages, its messages since a time, or a history.
 
-Memory is asked first, then the store. A topic is *warmed* when the first reader asks for its past:
+Memory is asked first, then the store. A topic is *seeded* when the first reader asks for its past:
 the store is read once, however many readers wait for it, and memory begins with the result.
 
 Readers who ask the same in the same second are given the same object. So a crowd costs one look
@@ -67,7 +67,7 @@ class Rewinds:
     now: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
-        self._warming: SingleFlight[str, None] = SingleFlight(self.spawn)
+        self._seeding: SingleFlight[str, None] = SingleFlight(self.spawn)
         self._reading: SingleFlight[_Part, _Older] = SingleFlight(self.spawn)
         self._answers: AnswerCache[_Part] = AnswerCache(_ANSWERS, _ANSWERS_BYTES)
 
@@ -111,7 +111,7 @@ class Rewinds:
         return self._with_older(asked, older).since(_since_ms(question))
 
     async def try_to_seed(self, topic: str) -> None:
-        """Warm ``topic``, unless it is warm; a store that can't be read is no error here."""
+        """Seed ``topic``, unless it is seeded; a store that can't be read is no error here."""
         try:
             await self._seed(topic)
         except StoreError as exc:
@@ -187,7 +187,7 @@ class Rewinds:
 
     async def _seed(self, topic: str) -> None:
         if not self.hub.memory(topic).seeded:
-            await self._warming.do(topic, lambda: self._read_past(topic))
+            await self._seeding.do(topic, lambda: self._read_past(topic))
 
     async def _read_past(self, topic: str) -> None:
         policy = self.hub.memory(topic).policy

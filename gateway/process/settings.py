@@ -80,7 +80,7 @@ class GatewaySettings:
     For readers who resume, at most ``resume_rows`` copies of messages, with bodies of
     ``resume_bytes``, are read from the store; four times as much is kept for a minute. Mailboxes
     are read ``mailbox_batch`` at a time, ``mailbox_reads`` such reads at once;
-    ``mailboxes_waiting`` more may wait. A gateway without a feed for ``stranded_seconds`` asks
+    ``mailboxes_waiting`` more may wait. A gateway without a feed for ``feed_timeout_seconds`` asks
     ``endpoints`` whether readers are better served elsewhere. Bodies of ``xhr_send`` under way have
     ``sockjs_bodies_bytes`` together. With ``sockjs_same_address`` a SockJS session over HTTP takes
     requests only from the place where it began.
@@ -116,7 +116,7 @@ class GatewaySettings:
 
     feed_fresh: float = 5.0
     # A frontdesk omits a box after feed_fresh; five seconds later no cached answer lists it.
-    stranded_seconds: float = 10.0
+    feed_timeout_seconds: float = 10.0
     history_rate: Rate = HISTORY_RATE
     prefetch: int = 1_000
     # Deliveries of one message before other work gets its turn. Measured with six I/O threads on

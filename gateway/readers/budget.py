@@ -164,5 +164,5 @@ class ReaderStream(WatchedStream):
     reader: BudgetedReader | None = None
     #: Asks the reader on the stream for a sign of life; None where that can't be done.
     probe: Callable[[], None] | None = None
-    #: True if the peer is only told that there is no room.
+    #: True if the peer only gets the answer that there is no room.
     turned_away = False

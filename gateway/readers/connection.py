@@ -58,7 +58,7 @@ from newsfabric.closing import (
 
 logger = logging.getLogger(__name__)
 
-# At so many closing connections, a reader over capacity isn't told the reason, but gets a bare 503.
+# At so many closing connections, a reader over capacity isn't sent the reason, but gets a bare 503.
 _TURNED_AWAY_AT_ONCE: Final = 1_000
 # Bytes of the outbox that are sent in one write.
 _WRITE_BYTES: Final = 64 * 1024
@@ -99,7 +99,7 @@ class OpenReaders:
         self._empty.set()
 
     def can_turn_away(self) -> bool:
-        """Return whether one more reader over capacity can be told that there is no room."""
+        """Return whether one more reader over capacity can be answered that there is no room."""
         return len(self.closing) < _TURNED_AWAY_AT_ONCE
 
     def joined(self, connection: Connection) -> None:
@@ -373,7 +373,7 @@ class Connection(abc.ABC):
 
     def _flush(self) -> None:
         self.blocked = False
-        while not self.blocked and (frames := self.outbox.take(_WRITE_BYTES)):
+        while not self.blocked and (frames := self.outbox.take_frames(_WRITE_BYTES)):
             self._write(frames)
 
     def _firm(self, frame: bytes) -> None:

@@ -148,7 +148,7 @@ class ReaderListener:
 
     def _probe(self, address: str) -> None:
         """Ask the readers of ``address`` for a sign of life, unless they were asked lately."""
-        if self._streams is None or self._rounds.ask(address, self._loop.time()):
+        if self._streams is None or self._rounds.seconds_to_wait(address, self._loop.time()):
             return
         self._streams.probe(address)
 

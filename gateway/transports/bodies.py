@@ -2,7 +2,7 @@
 
 sockjs-client puts all messages of a page since its last request into one body. So a body may be as
 large as all verbs that a reader may send at once. There is room for few such bodies: a reader whose
-body is dropped is told to retry.
+body is dropped is asked to retry.
 
 The decision that may be questioned: the largest body is dropped, not the newest. Otherwise sixteen
 strangers could send 4 MiB each, a byte now and then, and keep all others from sending.

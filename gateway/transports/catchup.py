@@ -39,7 +39,9 @@ class CatchUpHandler(PageHandler):
         """Answer a page, or the ``error`` push with its status: 400, 401, 403, 404, 429 or 503."""
         if not self._is_welcome():
             return
-        wait = self.core.history_pace.ask(self.request.remote_ip or "", self.core.clock())
+        wait = self.core.history_pace.seconds_to_wait(
+            self.request.remote_ip or "", self.core.clock()
+        )
         if wait:
             self._refuse_verb(_TOO_OFTEN, retry_after=wait)
             return

@@ -121,8 +121,8 @@ class WebSocketConnection(StreamConnection):
 
     def _say_goodbye(self, push: bytes, reason: CloseReason) -> None:
         # RFC 6455 section 7.1.1: the reader answers, then TCP is closed. After a violation its
-        # answer can't be told from its other bytes. All these are read and dropped, since a reset
-        # would destroy the goodbye.
+        # answer can't be distinguished from its other bytes. All these are read and dropped, since
+        # a reset would destroy the goodbye.
         ending = AfterGoodbye.WAIT if self._parser.violation is None else AfterGoodbye.HALF_CLOSE
         self._send_last(frame_as(push, self.framing) + self._close_frames(reason), ending)
 

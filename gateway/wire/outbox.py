@@ -138,7 +138,7 @@ class Outbox:
         above = 0.0 if self._soft_since is None else now - self._soft_since
         return fits and above <= self.limits.soft_seconds
 
-    def take(self, max_bytes: int) -> list[bytes]:
+    def take_frames(self, max_bytes: int) -> list[bytes]:
         """Remove and return the oldest frames that fit into ``max_bytes``, at least one if any."""
         frames: list[bytes] = []
         size = 0

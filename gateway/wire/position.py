@@ -18,8 +18,8 @@ Four logs take about 60 characters. Tokens from readers may be hostile: :func:`d
 exactly the tokens that :func:`encode` can make.
 
 Deliberately, a token of another version isn't an error, but a position from the beginning of time.
-Readers who return after an upgrade are told that they may have missed something, instead of being
-refused.
+Readers who return after an upgrade get the answer that they may have missed something, instead of
+being refused.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _FAILURES: Final = {
     "refused": ("connect", "a gateway refused, or none was offered"),
     "failed": ("connect", "no answer in time, or a wrong one"),
     "foreign": ("connect", "a gateway may not be connected to"),
-    "stopped": ("connect", "a gateway said never to come again"),
+    "stopped": ("connect", "a gateway sent a close code without reconnect"),
     "errors": ("connect", "a subscription was refused"),
     "gaps": ("gap", "a resume may have missed something"),
     "doubled": ("doubled", "a message came twice"),
@@ -62,7 +62,7 @@ class CrowdProcess:
             raise CrowdGoneError(f"newsfabric-crowd can't be started: {exc.strerror}") from exc
         self._asking = gevent.lock.BoundedSemaphore()
 
-    def ask(self, line: str) -> dict[str, Any]:
+    def send_command(self, line: str) -> dict[str, Any]:
         """Return its reply to ``line``, or raise CrowdGoneError."""
         # In a greenlet that is never killed: replies are matched to questions by their order.
         asking = gevent.spawn(self._answer, line)
@@ -143,7 +143,7 @@ class DenseReaders(User):
     def _ask(self, line: str) -> dict[str, Any]:
         if self.crowd is None:
             raise CrowdGoneError("newsfabric-crowd was never there")
-        return self.crowd.ask(line)
+        return self.crowd.send_command(line)
 
     def _end(self) -> None:
         if self.crowd is not None:
@@ -157,10 +157,10 @@ class DenseReaders(User):
             # The second that begins is the time to reach the number of its end.
             wanted = shapes.dense_at(self.run_now.options, self.run_now.at + _EVERY)
             rate = max(1, abs(wanted - there)) / _EVERY
-            crowd.ask(f"readers {wanted} {rate}")
+            crowd.send_command(f"readers {wanted} {rate}")
             due += _EVERY
             gevent.sleep(max(0.0, due - time.monotonic()))
-            report = crowd.ask("report")
+            report = crowd.send_command("report")
             there = report["arrived"] - report["left"]
             self.run_now.present[self] = report["present"]
             if not self.run_now.closed:

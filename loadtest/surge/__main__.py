@@ -56,7 +56,7 @@ def main(
         report.mkdir(parents=True, exist_ok=True)
         with nullcontext() if running else world_at(state, *size, *more):
             layout, _ = read_running(state_path(state))
-            done = asyncio.run(surge(layout, layout.regions[0], options, _say))
+            done = asyncio.run(surge(layout, layout.regions[0], options, _print_line))
     except NewsfabricError as exc:
         raise click.ClickException(terminal_safe(str(exc))) from exc
     found = figures(done.samples, done.census)
@@ -71,7 +71,7 @@ def main(
         raise SystemExit(1)
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     echo(text, err=True)
 
 

@@ -34,7 +34,7 @@ class Crowds:
         rate = per_second / len(self._programs)
         async with self._asking:
             for n, program in enumerate(self._programs):
-                await program.ask(f"readers {share + (n < more)} {rate:.6f}")
+                await program.send_command(f"readers {share + (n < more)} {rate:.6f}")
 
     async def report(self) -> dict[str, Any]:
         """Return the events since the last report: counts, and times in ms (``loadtest.times``)."""
@@ -55,7 +55,7 @@ class Crowds:
 
     async def _all(self, line: str) -> list[dict[str, Any]]:
         async with self._asking:
-            return await asyncio.gather(*(each.ask(line) for each in self._programs))
+            return await asyncio.gather(*(each.send_command(line) for each in self._programs))
 
 
 @contextlib.asynccontextmanager

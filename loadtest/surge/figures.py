@@ -112,7 +112,7 @@ class Figures:
         if self.never_in:
             yield f"{self.never_in} readers never got in"
         if not self.owed:
-            yield "no delivery was owed to anybody, so none can be said to be kept"
+            yield "no delivery was owed to anybody, so no promise can be shown to be kept"
         if self.first_new_box_at is None:
             yield "no box was started"
         if self.boxes_at_last >= self.boxes_at_most:

@@ -67,7 +67,7 @@ async def surge(
     layout: WorldLayout,
     region: RegionLayout,
     options: SurgeOptions,
-    say: Callable[[str], None],
+    print_line: Callable[[str], None],
 ) -> Surge:
     """Run the surge in ``region``."""
     urls = ",".join(broker.amqp_url for broker in region.client)
@@ -77,14 +77,14 @@ async def surge(
         crowd as crowds,
     ):
         news = _News(publisher, options.messages)
-        watch = _Watch(layout, region, crowds, say)
+        watch = _Watch(layout, region, crowds, print_line)
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(news.publish()),
                     group.create_task(watch.observe()),
                 ]
-                await _phases(watch, crowds, options, say)
+                await _phases(watch, crowds, options, print_line)
                 news.stop()
                 await watch.until(lambda s: news.settled, seconds=60.0)
                 await asyncio.sleep(_SETTLE)
@@ -103,31 +103,31 @@ async def surge(
 
 
 async def _phases(
-    watch: _Watch, crowds: Crowds, options: SurgeOptions, say: Callable[[str], None]
+    watch: _Watch, crowds: Crowds, options: SurgeOptions, print_line: Callable[[str], None]
 ) -> None:
     began_with = len(await watch.next())
-    say(f"{options.few} readers come, {options.first_rate:g} a second")
+    print_line(f"{options.few} readers come, {options.first_rate:g} a second")
     watch.phase = "few"
     await crowds.readers(options.few, options.first_rate)
     await watch.until(
         lambda s: s.arrived >= options.few, seconds=_time(options.few, options.first_rate)
     )
     more = options.many - options.few
-    say(f"{more} more come, {options.rate:g} a second")
+    print_line(f"{more} more come, {options.rate:g} a second")
     watch.phase = "surge"
     await crowds.readers(options.many, options.rate)
     await watch.until(lambda s: s.arrived >= options.many, seconds=_time(more, options.rate))
     # Refused readers are still trying.
     await watch.until(lambda s: s.present >= options.many, seconds=120.0, must=False)
-    say(f"{watch.samples[-1].present} are there")
+    print_line(f"{watch.samples[-1].present} are there")
     watch.phase = "hold"
     await asyncio.sleep(options.holds)
-    say(f"{more} leave, {options.leave_rate:g} a second")
+    print_line(f"{more} leave, {options.leave_rate:g} a second")
     watch.phase = "leave"
     await crowds.readers(options.few, options.leave_rate)
     await watch.until(lambda s: s.left >= more, seconds=_time(more, options.leave_rate))
     watch.phase = "rest"
-    say("boxes are drained and ended")
+    print_line("boxes are drained and ended")
     await watch.until(
         lambda s: len(s.started) <= began_with and s.present >= options.few,
         seconds=options.shrinks_within,
@@ -184,12 +184,16 @@ class _Watch:
     """Takes a sample each second."""
 
     def __init__(
-        self, layout: WorldLayout, region: RegionLayout, crowds: Crowds, say: Callable[[str], None]
+        self,
+        layout: WorldLayout,
+        region: RegionLayout,
+        crowds: Crowds,
+        print_line: Callable[[str], None],
     ) -> None:
         self._layout = layout
         self._region = region
         self._crowds = crowds
-        self._say = say
+        self._print_line = print_line
         self._began = time.monotonic()
         self._new = asyncio.Event()
         self.phase = "begin"
@@ -229,13 +233,13 @@ class _Watch:
         if before is None:
             return
         for name in set(sample.started) - set(before.started):
-            self._say(f"{sample.at:6.1f} s  {name} is started; {sample.present} readers")
+            self._print_line(f"{sample.at:6.1f} s  {name} is started; {sample.present} readers")
         for name in set(before.started) - set(sample.started):
-            self._say(f"{sample.at:6.1f} s  {name} has ended; {sample.present} readers")
+            self._print_line(f"{sample.at:6.1f} s  {name} has ended; {sample.present} readers")
         if sample.standing != before.standing:
-            self._say(f"{sample.at:6.1f} s  {sample.standing} boxes take readers")
+            self._print_line(f"{sample.at:6.1f} s  {sample.standing} boxes take readers")
         if sample.refused:
-            self._say(f"{sample.at:6.1f} s  {sample.refused} readers are refused")
+            self._print_line(f"{sample.at:6.1f} s  {sample.refused} readers are refused")
 
     async def _sample(self) -> SurgeSample:
         report, wanted = await asyncio.gather(self._crowds.report(), self._wanted())

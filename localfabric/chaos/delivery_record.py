@@ -75,7 +75,7 @@ class RecordedConnection:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Gap:
+class ReportedGap:
     """A resume of ``topic`` that was answered ``recovered: false``, with the reason."""
 
     reader: str
@@ -174,7 +174,7 @@ class DeliveryRecord:
         #: Receipts that asked a publisher of bronze to send again later.
         self.shed = 0
         self._repeats = 0
-        self.reported_gaps: list[Gap] = []
+        self.reported_gaps: list[ReportedGap] = []
         # By reader and topic, in order.
         self._answers: dict[tuple[str, str], list[ResumeAnswer]] = collections.defaultdict(list)
         self._dismissed: set[int] = set()
@@ -199,7 +199,7 @@ class DeliveryRecord:
         before = [c for c in self._connections[reader] if c.at < since][-1:]
         return before + [c for c in self._connections[reader] if since <= c.at < until]
 
-    def gap(self, gap: Gap) -> None:
+    def gap(self, gap: ReportedGap) -> None:
         """Enter a gateway's answer to a resuming reader that messages may be missing."""
         self.reported_gaps.append(gap)
         answer = ResumeAnswer(asked=gap.at, at=gap.at, recovered=False)
@@ -217,7 +217,7 @@ class DeliveryRecord:
             if answers := self._answers.get((reader, topic)):
                 answers[-1].until = min(answers[-1].until, at)
 
-    def gaps(self, reader: str) -> list[Gap]:
+    def gaps(self, reader: str) -> list[ReportedGap]:
         """Return the gaps reported to ``reader``."""
         return [gap for gap in self.reported_gaps if gap.reader == reader]
 

@@ -21,9 +21,9 @@ from localfabric.chaos.delivery_record import (
     ABSENT,
     Arrival,
     DeliveryRecord,
-    Gap,
     ReaderProfile,
     RecordedConnection,
+    ReportedGap,
     Sort,
 )
 from localfabric.chaos.rereading import read_history
@@ -141,7 +141,7 @@ def read_line(line: str, record: DeliveryRecord, began: float) -> None:
         record.disconnected(reader, at)
     elif what == "gap":
         topic, reason = rest
-        record.gap(Gap(reader, int(connection), topic, at, reason))
+        record.gap(ReportedGap(reader, int(connection), topic, at, reason))
     elif what == "dismiss":
         record.dismissed(int(rest[0]))
     elif what == "dismissed":
@@ -283,7 +283,7 @@ class ChaosReader:
             self._write("recovered", push.topic, f"{self._asked:.4f}")
         elif self._was_here:
             had_one = push.topic in self._positions
-            reason = push.fields.get("reason", "unsaid") if had_one else "no position yet"
+            reason = push.fields.get("reason", "unknown") if had_one else "no position yet"
             self._write("gap", push.topic, reason)
             if had_one and self._plan.token is None:
                 # A position that waits already reaches further back.

@@ -12,8 +12,8 @@ from typing import Any, Final
 from localfabric.chaos.delivery_record import (
     DeliveryAccount,
     DeliveryDelays,
-    Gap,
     RecordedMessage,
+    ReportedGap,
     Wrong,
 )
 from localfabric.chaos.message_traces import SHOWN_TRACES
@@ -123,7 +123,7 @@ def _wrong(outcome: ChaosOutcome, wrong: Wrong) -> dict[str, Any]:
     }
 
 
-def _gap(gap: Gap) -> dict[str, Any]:
+def _gap(gap: ReportedGap) -> dict[str, Any]:
     return {"at": round(gap.at, 2), "topic": gap.topic, "reason": gap.reason}
 
 
@@ -212,7 +212,7 @@ def _markdown(
             yield f"… and {len(wrongs) - SHOWN_TRACES} more in report.json"
 
 
-def _gap_row(outcome: ChaosOutcome, gap: Gap) -> str:
+def _gap_row(outcome: ChaosOutcome, gap: ReportedGap) -> str:
     before = outcome.record.connections(gap.reader, since=gap.at, until=gap.at)
     url = before[-1].url if before else ""
     return f"| {gap.at:.1f} s | {gap.reader} | {gap.topic} | {url} | {gap.reason} |"

@@ -89,7 +89,7 @@ class ChaosOutcome:
 
 
 async def run_chaos(
-    layout: WorldLayout, options: ChaosOptions, say: Callable[[str], None], *, log: IO[str]
+    layout: WorldLayout, options: ChaosOptions, print_line: Callable[[str], None], *, log: IO[str]
 ) -> ChaosOutcome:
     """Run it. WorldError if it can't begin, or the readers' process dies.
 
@@ -116,14 +116,16 @@ async def run_chaos(
     everyone = [*plans, *devices]
     record = DeliveryRecord(plan.reader() for plan in everyone)
     urls = {region.name: [b.amqp_url for b in region.client] for region in layout.regions}
-    say(f"{options.readers} readers and {len(devices)} devices of {USERS} users connect")
+    print_line(f"{options.readers} readers and {len(devices)} devices of {USERS} users connect")
     message_traces = MessageTraces(layout, record, run=run)
     async with ReaderProcess.start(everyone, record, log, run=run, seed=options.seed) as readers:
         await readers.ready()
         began = time.time()
         readers.begin(began)
-        say(f"{options.rate:g} messages a second for {seconds:.0f} s, {len(schedule)} faults")
-        breaker = _Breaker(layout, queues_there, began, say)
+        print_line(
+            f"{options.rate:g} messages a second for {seconds:.0f} s, {len(schedule)} faults"
+        )
+        breaker = _Breaker(layout, queues_there, began, print_line)
         async with Publishing(
             urls, record, run=run, began=began, seed=options.seed, topics=topics
         ) as publishing:
@@ -135,7 +137,7 @@ async def run_chaos(
                 # Even after Ctrl-C: the world is healed.
                 await breaker.heal_all()
             readers.call_back()
-            settled_after = await settle(record, say)
+            settled_after = await settle(record, print_line)
         readers.check()
         await message_traces.trace_wrong()
     return ChaosOutcome(
@@ -174,12 +176,12 @@ class _Breaker:
         layout: WorldLayout,
         queues: Mapping[str, WorldQueue],
         began: float,
-        say: Callable[[str], None],
+        print_line: Callable[[str], None],
     ) -> None:
         self._layout = layout
         self._queues = queues
         self._began = began
-        self._say = say
+        self._print_line = print_line
         self._faults = Faults(layout.paths.state)
         self.done: list[InjectedFault] = []
 
@@ -241,14 +243,14 @@ class _Breaker:
         await asyncio.sleep(max(0.0, at - self._now()))
 
     def _report(self, text: str) -> None:
-        self._say(f"{self._now():6.1f} s  {text}")
+        self._print_line(f"{self._now():6.1f} s  {text}")
 
 
-async def settle(record: DeliveryRecord, say: Callable[[str], None]) -> float | None:
+async def settle(record: DeliveryRecord, print_line: Callable[[str], None]) -> float | None:
     """Wait until everything has arrived; return the seconds it took, None if it never did."""
     began = moved = time.monotonic()
     seen = record.arrivals, len(record.unheard)
-    say("the last message is sent; waiting for messages on their way")
+    print_line("the last message is sent; waiting for messages on their way")
     while not record.settled():
         now = time.monotonic()
         if (found := (record.arrivals, len(record.unheard))) != seen:

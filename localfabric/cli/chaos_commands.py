@@ -33,8 +33,8 @@ _TARGETS: Final = {
 def chaos() -> None:
     """Break parts of a running world, heal them, and account for every message meanwhile.
 
-    NAME is what `newsfabric status` shows; `oregon-retail-1-dataplane` is the second process of a
-    gateway, `oregon-retail-1-box` a whole box, `oregon` a whole region. What is killed stays dead
+    NAME is a name of `newsfabric status`; `oregon-retail-1-dataplane` is the second process of a
+    gateway, `oregon-retail-1-box` a whole box, `oregon` a whole region. A killed part stays dead
     until it is healed.
 
     Of a fabric on machines (--state with a hosts.json, docs/fleet.md) a NAME is a unit, such as
@@ -92,9 +92,9 @@ def cont(names: Sequence[str], state: Path, as_json: bool, after: float) -> None
 def heal(
     names: Sequence[str], state: Path, as_json: bool, after: float, wait: bool, timeout: float
 ) -> None:
-    """Repair what is broken: all of it, without a NAME.
+    """Repair the broken parts: NAMEs, or all.
 
-    What is dead is started, what is stopped goes on, and links let everything through.
+    Dead parts are started, stopped parts go on, and links let everything through.
     """
     _heal(names, state, as_json=as_json, after=after)
     if wait:
@@ -140,11 +140,11 @@ def _await_whole(state: Path, seconds: float) -> None:
             return await asyncio.to_thread(machines.unwell)
         return await errors_on_boards(urls)
 
-    def say(text: str) -> None:
+    def print_line(text: str) -> None:
         echo(text, err=True)
 
-    asyncio.run(await_whole(check, say, seconds=seconds))
-    say("everything is whole")
+    asyncio.run(await_whole(check, print_line, seconds=seconds))
+    print_line("everything is whole")
 
 
 @_fault
@@ -152,8 +152,8 @@ def cut(names: Sequence[str], state: Path, as_json: bool, after: float) -> None:
     """Cut links between regions, silently.
 
     Nothing passes, and no end is notified. NAME is a link, such as oregon-dublin-link, or a
-    region: all of its links. Where two regions have Cassandra, oregon-dublin-store is what the
-    stores tell each other, oregon-dublin-feed the rest.
+    region: all of its links. Where two regions have Cassandra, oregon-dublin-store is the
+    traffic of the stores, oregon-dublin-feed the rest.
     """
     if names and (machines := _on_hosts(state)) is not None:
         time.sleep(after)
@@ -185,7 +185,7 @@ def slow(
 
 @_fault
 def lose(names: Sequence[str], state: Path, as_json: bool, after: float) -> None:
-    """Delete queues with what is in them. The fabric makes them again by itself.
+    """Delete queues with their messages. The fabric makes them again by itself.
 
     NAME is a broker or a box, and a queue of it. A wrong name is answered with a list of all.
     """
@@ -312,14 +312,14 @@ def run(
     from localfabric.chaos.run import ChaosOptions, run_chaos
     from localfabric.world.finding import ready_layout
 
-    def say(text: str) -> None:
+    def print_line(text: str) -> None:
         echo(text, err=True)
 
-    layout = ready_layout(state, say)
+    layout = ready_layout(state, print_line)
     options = ChaosOptions(minutes=minutes, seed=seed, rate=rate, readers=readers, outages=outages)
     report.mkdir(parents=True, exist_ok=True)
     with (report / "readers.tsv").open("w", encoding="utf-8") as log:
-        outcome = asyncio.run(run_chaos(layout, options, say, log=log))
+        outcome = asyncio.run(run_chaos(layout, options, print_line, log=log))
     account = write_report(outcome, report)
     for text in (*outcome.faulty, *broken(outcome, account)):
         echo(text)

@@ -14,7 +14,7 @@ from operations.cli.options import examples, json_option, state_option, with_sta
 
 
 @click.command(
-    short_help="Say what this machine lacks for a world.",
+    short_help="Check this machine for a world.",
     epilog=examples(
         "newsfabric doctor",
         "newsfabric doctor --json | jq '.findings[] | select(.do)'",
@@ -35,7 +35,7 @@ def doctor(context: click.Context, state: Path, port_base: int, as_json: bool) -
     """Check all that a world on this machine needs, and give advice where something is wrong.
 
     A line each: Python, RabbitMQ, Erlang, the data plane, ports, memory, descriptors, the clock,
-    the disk, and what an earlier world has left. It starts and changes nothing. Exits with 1 if
+    the disk, and the leftovers of an earlier world. It starts and changes nothing. Exits with 1 if
     one is an error; with a warning a world works, but not as well as it could.
     """
     from localfabric.world.doctor import examine, worst

@@ -29,7 +29,7 @@ from operations.cli.options import examples, json_option, state_option
 @click.argument("region")
 @click.argument("count", type=click.IntRange(1, 9))
 def scale(state: Path, timeout: float, region: str, count: int) -> None:
-    """Have REGION run COUNT boxes: start what is missing, drain the newest of what is too much.
+    """Have REGION run COUNT boxes: start the missing ones, or drain the newest of too many.
 
     In a world with scalers (`newsfabric up --scale`) they decide again a moment later.
     """

@@ -91,16 +91,16 @@ def run_up(
                 asyncio.run(_run(running, seconds=limit, detach=detach))
             except asyncio.CancelledError:
                 _ignore_signals()
-                stop_world(state, say=_say)
+                stop_world(state, print_line=_print_line)
                 if not running.notes.ready:
                     raise WorldError(
                         "stopped before it was ready; nothing is left running"
                     ) from None
-                _say("stopped; nothing is left running")
+                _print_line("stopped; nothing is left running")
             except BaseException:
                 _ignore_signals()
-                stop_world(state, keep_logs=True, say=_say)
-                _say(f"the logs are kept in {shown(layout.paths.logs)}")
+                stop_world(state, keep_logs=True, print_line=_print_line)
+                _print_line(f"the logs are kept in {shown(layout.paths.logs)}")
                 raise
 
 
@@ -115,7 +115,7 @@ async def _run(running: Running, *, seconds: float, detach: bool) -> None:
         await bring_up(running, shown_progress, seconds=seconds)
     keeper = None if detach else running.notes.keeper
     running.update(dataclasses.replace(running.notes, ready=True, keeper=keeper))
-    _say(f"ready after {time.monotonic() - began:.1f} s")
+    _print_line(f"ready after {time.monotonic() - began:.1f} s")
     console().print(urls(running.layout))
     if not detach:
         await watch_world(running)
@@ -127,5 +127,5 @@ def _ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     echo(text, err=True)

@@ -130,7 +130,7 @@ def up(
     """Start a whole fabric on this machine: RabbitMQ nodes, services and gateways, on loopback.
 
     It is ready when a canary published in each region has reached a reader at every gateway.
-    Otherwise it lists what isn't ready, stops everything and exits with 1.
+    Otherwise it lists the parts that aren't ready, stops everything and exits with 1.
     """
     from localfabric.cli.up import run_up, topics_file
 
@@ -209,14 +209,14 @@ def targets(state: Path) -> None:
 @state_option
 @click.option("--keep-logs", is_flag=True, help="Leave the logs in the world's folder.")
 def down(state: Path, keep_logs: bool) -> None:
-    """Stop a world, also what is left of a crashed one, and leave no process, port or file."""
+    """Stop a world, or the rest of a crashed one, and leave no process, port or file."""
     from localfabric.world.state import shown
     from localfabric.world.stop import stop_world
 
-    def say(text: str) -> None:
+    def print_line(text: str) -> None:
         echo(text, err=True)
 
-    if stop_world(state, keep_logs=keep_logs, say=say):
+    if stop_world(state, keep_logs=keep_logs, print_line=print_line):
         echo(f"stopped; nothing is left of the world in {shown(state)}")
     else:
         echo(f"nothing is running in {shown(state)}")

@@ -16,7 +16,7 @@ from localfabric.world.layout import WorldLayout
 from localfabric.world.parts import parts
 from localfabric.world.state import read_notes, read_running, shown
 from newsfabric.errors import WorldError
-from operations.worlds import ProcessAddress, Say, WorldPlaces
+from operations.worlds import PrintLine, ProcessAddress, WorldPlaces
 
 # `newsfabric up --detach & newsfabric publish …` begin at the same moment.
 _MAY_APPEAR: Final = 3.0
@@ -30,23 +30,23 @@ def running(state: Path) -> WorldPlaces:
     return world_of(read_running(state)[0])
 
 
-def to_read(state: Path, say: Say) -> WorldPlaces:
+def to_read(state: Path, print_line: PrintLine) -> WorldPlaces:
     """Return a world to read from: see :func:`operations.worlds.world_to_read`."""
-    return world_of(ready_layout(state, say))
+    return world_of(ready_layout(state, print_line))
 
 
-def to_publish_to(state: Path, say: Say) -> WorldPlaces:
+def to_publish_to(state: Path, print_line: PrintLine) -> WorldPlaces:
     """Return a world to publish to: see :func:`operations.worlds.world_to_publish_to`."""
     notes = read_notes(state)
-    layout = ready_layout(state, say)
+    layout = ready_layout(state, print_line)
     if notes is None or not notes.ready:
         time.sleep(_READERS_FIRST)
     return world_of(layout)
 
 
-def ready_layout(state: Path, say: Say) -> WorldLayout:
+def ready_layout(state: Path, print_line: PrintLine) -> WorldLayout:
     """Return the world in ``state``; wait while an ``up`` starts it. WorldError without one."""
-    _await_beginning(state, say)
+    _await_beginning(state, print_line)
     waiting = False
     while True:
         layout, notes = read_running(state)
@@ -57,15 +57,15 @@ def ready_layout(state: Path, say: Say) -> WorldLayout:
                 f"the world in {shown(state)} never got ready: `newsfabric down` first"
             )
         if not waiting:
-            say(f"waiting for the world in {shown(state)} to be ready")
+            print_line(f"waiting for the world in {shown(state)} to be ready")
             waiting = True
         time.sleep(_LOOK_AGAIN)
 
 
-def _await_beginning(state: Path, say: Say) -> None:
+def _await_beginning(state: Path, print_line: PrintLine) -> None:
     if read_notes(state) is not None:
         return
-    say(f"no world in {shown(state)} yet; waiting {_MAY_APPEAR:.0f} s for one to start")
+    print_line(f"no world in {shown(state)} yet; waiting {_MAY_APPEAR:.0f} s for one to start")
     deadline = time.monotonic() + _MAY_APPEAR
     while read_notes(state) is None and time.monotonic() < deadline:
         time.sleep(_LOOK_AGAIN)

@@ -30,7 +30,7 @@ _PORT_GRACE: Final = 10.0
 _ROUNDS: Final = 5
 
 
-def stop_world(state: Path, *, keep_logs: bool = False, say: Callable[[str], None]) -> bool:
+def stop_world(state: Path, *, keep_logs: bool = False, print_line: Callable[[str], None]) -> bool:
     """End the world in ``state`` and remove its files; return False if there was none.
 
     WorldError when a process or a port is left nevertheless.
@@ -38,10 +38,10 @@ def stop_world(state: Path, *, keep_logs: bool = False, say: Callable[[str], Non
     if not _is_there(state):
         return False
     if (notes := _notes_if_readable(state)) is not None and notes.keeper is not None:
-        _end_keeper(notes.keeper, say)
+        _end_keeper(notes.keeper, print_line)
     # If there was a keeper in good order, it has ended the world with itself.
     if _is_there(state):
-        _stop(state, keep_logs=keep_logs, say=say)
+        _stop(state, keep_logs=keep_logs, print_line=print_line)
     return True
 
 
@@ -49,13 +49,13 @@ def _is_there(state: Path) -> bool:
     return has_notes(state) or bool(marked(state))
 
 
-def _stop(state: Path, *, keep_logs: bool, say: Callable[[str], None]) -> None:
+def _stop(state: Path, *, keep_logs: bool, print_line: Callable[[str], None]) -> None:
     notes = _notes_if_readable(state)
     if notes is not None:
-        say("stopping the services")
+        print_line("stopping the services")
         end(_services(notes, lay_out(notes.options, state)), grace=_SERVICE_GRACE)
     end([found.process for found in dataplanes(state)], grace=_SERVICE_GRACE)
-    say("stopping the brokers")
+    print_line("stopping the brokers")
     _kill_all(state)
     if has_notes(state):
         remove(state, keep_logs=keep_logs)
@@ -70,10 +70,10 @@ def _notes_if_readable(state: Path) -> Notes | None:
     return None
 
 
-def _end_keeper(keeper: ProcessId, say: Callable[[str], None]) -> None:
+def _end_keeper(keeper: ProcessId, print_line: Callable[[str], None]) -> None:
     """End the ``up`` that would otherwise start more processes, unless it is this process."""
     if keeper.alive and keeper.pid != os.getpid():
-        say(f"ending `newsfabric up`, pid {keeper.pid}")
+        print_line(f"ending `newsfabric up`, pid {keeper.pid}")
         end([keeper], grace=_KEEPER_GRACE)
 
 

@@ -51,8 +51,8 @@ async def _errors_on(url: str) -> list[str]:
     return list(wrong_on(board))
 
 
-async def await_whole(check: Check, say: Callable[[str], None], *, seconds: float) -> None:
-    """Return when ``check`` has found nothing for :data:`SURE` seconds; report what is wrong.
+async def await_whole(check: Check, print_line: Callable[[str], None], *, seconds: float) -> None:
+    """Return when ``check`` has found nothing for :data:`SURE` seconds; report the faults.
 
     WorldError after ``seconds``, with the list of wrong things.
     """
@@ -70,7 +70,7 @@ async def await_whole(check: Check, say: Callable[[str], None], *, seconds: floa
             well_since = None
             if wrong[0] != shown:
                 shown = wrong[0]
-                say(f"waiting: {shown}{_more(wrong)}")
+                print_line(f"waiting: {shown}{_more(wrong)}")
         if now >= deadline:
             raise WorldError(f"not whole after {seconds:g} s: {'; '.join(wrong) or 'just now'}")
         await asyncio.sleep(_CHECK_EVERY)

@@ -1,4 +1,4 @@
-"""A broker's management API, and a watch over what its shovels carry.
+"""A broker's management API, and a watch over the messages of its shovels.
 
 A broker's contents are :mod:`newsfabric.topology`; messages go in and out by
 :mod:`newsfabric.amqp`.

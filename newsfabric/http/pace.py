@@ -52,7 +52,7 @@ class RateLimit:
         """Return the number of remembered addresses."""
         return len(self._left)
 
-    def ask(self, address: str, now: float) -> float:
+    def seconds_to_wait(self, address: str, now: float) -> float:
         """Return 0 if ``address`` may ask now, and count that; else the seconds until it may."""
         who = self._who(address)
         if who is None:

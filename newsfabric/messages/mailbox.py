@@ -145,7 +145,7 @@ def announcement(mark: UserMark, *, left_ms: int) -> Message:
     )
 
 
-def note(mark: UserMark, marked: Envelope, *, left_ms: int) -> Message | None:
+def tool_note(mark: UserMark, marked: Envelope, *, left_ms: int) -> Message | None:
     """Return a message about ``mark`` to the tools of the publisher of ``marked``.
 
     None if its ``app_id`` is missing or can't be part of a topic: the publisher is unknown then.

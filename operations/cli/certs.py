@@ -100,9 +100,9 @@ def _of_authority(command: _Command) -> _Command:
 
 @click.group()
 def certs() -> None:
-    """Certificates: an authority for inside the fabric, or a look at those from elsewhere.
+    """Certificates: an authority for inside the fabric, and checks of those from elsewhere.
 
-    Every command may be run again: what is still good is not made anew.
+    Every command may be run again: good files are not made anew.
     """
 
 
@@ -120,7 +120,7 @@ def init(folder: Path, name: str, lifetime: datetime.timedelta, as_json: bool) -
 
     with opened(folder) as found:
         done = found.init(name, now=_now(), lifetime=lifetime)
-    _say([done], as_json)
+    _print_results([done], as_json)
 
 
 @certs.command(
@@ -169,7 +169,7 @@ def issue(
 
     with opened(folder) as found:
         made = found.issue([name, *others], roles, now=_now(), lifetime=lifetime, before=before)
-    _say([made], as_json)
+    _print_results([made], as_json)
 
 
 @certs.command(
@@ -180,12 +180,12 @@ def issue(
 @_before
 @json_option
 def renew(names: tuple[str, ...], folder: Path, before: datetime.timedelta, as_json: bool) -> None:
-    """Make anew what is due: of NAMEs, or of all. The others stay as they are."""
+    """Make certificates anew that are due: of NAMEs, or of all. The others stay as they are."""
     from operations.certificates.folder import opened
 
     with opened(folder) as found:
         done = found.renew(names, now=_now(), before=before)
-    _say(done, as_json)
+    _print_results(done, as_json)
 
 
 @certs.command(epilog=examples("newsfabric certs show", "newsfabric certs show --json"))
@@ -193,7 +193,7 @@ def renew(names: tuple[str, ...], folder: Path, before: datetime.timedelta, as_j
 @_before
 @json_option
 def show(folder: Path, before: datetime.timedelta, as_json: bool) -> None:
-    """List authorities and certificates, and what is due."""
+    """List authorities and certificates, and those that are due."""
     from operations.certificates.folder import looked_into
 
     now = _now()
@@ -229,11 +229,12 @@ def check(
     before: datetime.timedelta,
     as_json: bool,
 ) -> None:
-    """Say what is wrong with certificates of any authority.
+    """Check certificates of any authority, and print the faults.
 
-    It looks at chain, names, end and key, and changes none. For those that come from step-ca, ACM
-    or a company's authority. Without --ca it takes ca.pem beside the file, else what this machine
-    trusts; without --key what is in the file, else key.pem beside it. Exits 1 if anything is wrong.
+    Checked are chain, names, end and key; nothing is changed. For certificates of step-ca, ACM or a
+    company's authority. Without --ca it takes ca.pem beside the file, else the authorities that
+    this machine trusts; without --key the key in the file, else key.pem beside it. Exits 1 if there
+    is a fault.
     """
     from operations.certificates.checking import check as judge
 
@@ -254,9 +255,9 @@ def check(
 
 @certs.group()
 def rotate() -> None:
-    """Put another authority in the old one's place, in three steps.
+    """Replace the authority by a new one, in three steps.
 
-    Between them give every host its files, and have what doesn't reread them restarted:
+    Between them give every host its files, and restart the processes that don't reread them:
 
     \b
     1. rotate trust          ca.pem has both authorities      → ca.pem to every host
@@ -295,7 +296,7 @@ def recover(
 ) -> None:
     """Begin a lost folder anew, with FILE: hosts' ca.pem.
 
-    What that names is trusted here, too, and signs nothing, since its key is lost: another
+    The authority in FILE is trusted here, too, and signs nothing, since its key is lost: another
     authority takes its place (`newsfabric certs rotate`). A folder that has an authority is left
     alone.
     """
@@ -312,7 +313,7 @@ def recover(
         checked_bundle(found.bundle, authorities)
     with opened(folder) as there:
         done = there.recover(found.bundle, found.pairs)
-    _say([done], as_json)
+    _print_results([done], as_json)
 
 
 @rotate.command(epilog=examples("newsfabric certs rotate trust"))
@@ -323,7 +324,7 @@ def trust(folder: Path, name: str, lifetime: datetime.timedelta, as_json: bool) 
 
     with opened(folder) as found:
         done = found.trust(name, now=_now(), lifetime=lifetime)
-    _say([done], as_json)
+    _print_results([done], as_json)
 
 
 @rotate.command(epilog=examples("newsfabric certs rotate sign && newsfabric certs renew"))
@@ -335,7 +336,7 @@ def sign(folder: Path, as_json: bool) -> None:
 
     with opened(folder) as found:
         done = found.sign()
-    _say([done], as_json)
+    _print_results([done], as_json)
 
 
 @rotate.command(epilog=examples("newsfabric certs rotate drop"))
@@ -347,14 +348,14 @@ def drop(folder: Path, as_json: bool) -> None:
 
     with opened(folder) as found:
         done = found.drop()
-    _say([done], as_json)
+    _print_results([done], as_json)
 
 
 def _now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-def _say(done: Sequence[CertificateResult], as_json: bool) -> None:
+def _print_results(done: Sequence[CertificateResult], as_json: bool) -> None:
     if as_json:
         items = [{"name": one.name, "changed": one.changed, "why": one.why} for one in done]
         changed = any(one.changed for one in done)

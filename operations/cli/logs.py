@@ -57,10 +57,10 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group()
 def logs() -> None:
-    """What each router has routed in each of its lives, by number.
+    """The logs: the messages of each life of each router, by number.
 
-    A log is open while its router lives. One without an end is closed by another router of its
-    region a minute after it stood still.
+    A log is open while its router lives. If a log without an end stands still for a minute,
+    another router of its region closes it.
     """
 
 
@@ -179,13 +179,13 @@ def _say_missing(name: str, answer: dict[str, Any]) -> None:
 def void(
     region: str, router: str, epoch: int, numbers: str, yes: bool, as_json: bool, **at: Any
 ) -> None:
-    """Say that numbers of a log are lost for good.
+    """Declare numbers of a log as lost for good.
 
-    No gateway looks for them any more. For numbers that a quorum of disks has really lost. What can
-    be read whole in its own region is left alone, and of a log that is open all that isn't settled.
-    It can't be taken back.
+    No gateway looks for them any more. Use it for numbers that a quorum of disks has really lost.
+    Messages that the log's own region can read whole stay, and so do numbers of an open log that
+    aren't settled. The command can't be taken back.
 
-    With --store, that of the log's own region: with Cassandra, dc=REGION.
+    --store must be the store of the log's own region: with Cassandra, dc=REGION.
     """
     log = Log(region, router, epoch)
     first, last = _run_of(numbers)

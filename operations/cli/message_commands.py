@@ -39,13 +39,13 @@ def publish(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Publish BODY to TOPIC over AMQP and print the id it got.
+    """Publish BODY to TOPIC over AMQP and print its id.
 
     BODY is JSON, - for stdin or @FILE. The id comes from the receipt, so the message is stored
     and routed when it is printed; until then it is sent again and again with the same message id.
-    A message that the fabric rejects is an error. Readers may see another id, above all of gold:
-    what all copies have in common is its identity, which is in the line for `newsfabric trace` on
-    stderr, and with --json in the receipt.
+    A message that the fabric rejects is an error. Readers may see another id, above all of gold.
+    All copies have the same identity, which is in the line for `newsfabric trace` on stderr, and
+    with --json in the receipt.
     """
     from operations.cli.publish import run_publish
 

@@ -55,8 +55,8 @@ def run_command(
         raise ConfigError(f"{report.parent} is no folder")
     if log_format == "json":
         logs.log_to(sys.stderr, "info", log_format, process="mirror", region=original.region)
-    say = _say if log_format == "text" else logger.info
-    document = uvloop.run(_run(original, other, options, admin_port, say))
+    print_line = _print_line if log_format == "text" else logger.info
+    document = uvloop.run(_run(original, other, options, admin_port, print_line))
     failed = failures(document, fail_on_loss=fail_on_loss, fail_over_delay=fail_over_delay)
     document["failed"] = failed
     text = orjson.dumps(document, option=orjson.OPT_INDENT_2)
@@ -79,7 +79,7 @@ async def _run(
     other: MirroredFabric,
     options: MirrorOptions,
     admin_port: int | None,
-    say: Callable[[str], None],
+    print_line: Callable[[str], None],
 ) -> dict[str, Any]:
     stop, hurry = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -99,7 +99,9 @@ async def _run(
             there = await connect(other.client_urls, name=_NAME, credentials=other.credentials)
             try:
                 async with _metrics(admin_port, here, there):
-                    return await run_mirror(mirror, here, there, stop=stop, hurry=hurry, say=say)
+                    return await run_mirror(
+                        mirror, here, there, stop=stop, hurry=hurry, print_line=print_line
+                    )
             finally:
                 await there.close()
         finally:
@@ -121,7 +123,7 @@ async def _metrics(port: int | None, here: Link, there: Link) -> AsyncIterator[N
         yield
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     echo(text, err=True)
 
 

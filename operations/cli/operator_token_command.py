@@ -48,7 +48,7 @@ def operator_token_command(
     """Print a token by which operator NAME sees the board. For sites without an identity provider.
 
     Frontdesks and gateways check it by the public key, which lies beside the private one:
-    KEY.pub is what --token-keys or newsfabric_token_keys_from names. Who has the private key can
+    --token-keys or newsfabric_token_keys_from names KEY.pub. A person with the private key can
     log in as anybody, so keep it as you keep the fabric's other secrets.
     """
     if make:

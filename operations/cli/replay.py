@@ -96,11 +96,11 @@ async def _replay(
         again = replay.again_from(counts.open_at)
         return f"{hint_about(world)}. {done}: go on with `{again}`"
 
-    def say(text: str) -> None:
+    def print_line(text: str) -> None:
         terminal.print(text, soft_wrap=True)
 
     async with (
-        wait_limited(waiting, replay.seconds, say=say, hint=hint) as wait,
+        wait_limited(waiting, replay.seconds, print_line=print_line, hint=hint) as wait,
         AsyncExitStack() as stack,
     ):
         for way in ways:

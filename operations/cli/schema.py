@@ -75,7 +75,7 @@ def plan(
     as_json: bool,
     detailed_exitcode: bool,
 ) -> None:
-    """Show what `apply` would change. Changes nothing."""
+    """Show the changes that `apply` would make. Changes nothing."""
     with _schema(store, replication, fewer_replicas) as opened:
         found = opened.plan()
     if as_json:
@@ -108,8 +108,8 @@ def plan(
 def apply(store: str, replication: str | None, fewer_replicas: bool, as_json: bool) -> None:
     """Bring the tables up to this release. Applying again changes nothing.
 
-    Where a data centre gets more replicas, `nodetool rebuild` or `repair` copies to them what is
-    there already: `plan --json` names such data centres as "raised".
+    Where a data centre gets more replicas, `nodetool rebuild` or `repair` copies the older rows
+    to them: `plan --json` names such data centres as "raised".
 
     Safe when two run at once, in any regions: the second waits and finds nothing to do.
     """

@@ -129,7 +129,7 @@ async def _print(
 class _Gateways:
     """The gateways of one region, and whether a connection to one of them is subscribed.
 
-    ``hint`` returns what to do while none is.
+    ``hint`` returns advice while none is.
     """
 
     def __init__(self, url: str, hint: Callable[[], str]) -> None:

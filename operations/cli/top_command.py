@@ -69,7 +69,7 @@ def top(
     once: bool,
     as_json: bool,
 ) -> None:
-    """Show the operations board in a terminal: regions, boxes, services, shovels, what happens.
+    """Show the operations board in a terminal: regions, boxes, services, shovels, events.
 
     It asks one region's frontdesk, and the next one when that is silent. Where stdout is no
     terminal it prints the board once, and exits with 1 if the --box isn't on it.

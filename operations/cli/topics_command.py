@@ -44,11 +44,11 @@ def topics() -> None:
 @_file_option
 @json_option
 def check(file: Path, as_json: bool) -> None:
-    """Say which patterns are never used.
+    """List the patterns that are never used.
 
     Earlier entries match all their topics. Exits with 1 if there are any, or if the file can't be
-    read. Publishers' patterns are checked, too: they are of no use where no entry has a topic for
-    them.
+    read. Publishers' patterns are checked, too: a pattern is of no use if no entry has a topic for
+    it.
     """
     table = load_topics(file)
     found = findings(table)
@@ -74,7 +74,7 @@ def check(file: Path, as_json: bool) -> None:
 @_file_option
 @json_option
 def match_(topic: str, file: Path, as_json: bool) -> None:
-    """Say which entry TOPIC falls under, and of which class it is. Exits with 1 if none has it."""
+    """Print the entry that matches TOPIC, and its class. Exits with 1 if there is none."""
     table = load_topics(file)
     if not is_topic(topic):
         raise ConfigError(f"{topic!r} is no topic: dotted words of A-Z a-z 0-9 _ -, at most 255")

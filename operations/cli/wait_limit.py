@@ -11,7 +11,7 @@ from newsfabric.errors import NewsfabricError
 from newsfabric.safe_output import echo
 from operations.worlds import WorldPlaces
 
-SAY_AFTER: Final = 2.0
+PRINT_AFTER: Final = 2.0
 # A broker that was killed is back in half of this time.
 GIVE_UP_AFTER: Final = 30.0
 # The largest number of parts of a world that a hint names.
@@ -27,12 +27,12 @@ class WaitLimit:
         limit: asyncio.Timeout,
         what: Callable[[], str],
         seconds: float | None,
-        say: Callable[[str], None],
+        print_line: Callable[[str], None],
     ) -> None:
         self._limit = limit
         self._what = what
         self._seconds = seconds
-        self._say = say
+        self._print_line = print_line
         self._loop = asyncio.get_running_loop()
         self._under_way = 0
         self._line: asyncio.TimerHandle | None = None
@@ -52,7 +52,7 @@ class WaitLimit:
         self.rest()
         # Tasks that are cancelled because the time is over call ``ended``, too.
         if self._under_way and not self._limit.expired():
-            self._line = self._loop.call_later(SAY_AFTER, lambda: self._say(self._what()))
+            self._line = self._loop.call_later(PRINT_AFTER, lambda: self._print_line(self._what()))
             if self._seconds is not None:
                 self._limit.reschedule(self._loop.time() + self._seconds)
 
@@ -70,7 +70,7 @@ async def wait_limited(
     what: Callable[[], str],
     seconds: float | None,
     *,
-    say: Callable[[str], None] = lambda text: echo(text, err=True),
+    print_line: Callable[[str], None] = lambda text: echo(text, err=True),
     hint: Callable[[], str] = lambda: HINT,
 ) -> AsyncGenerator[WaitLimit]:
     """Print ``what`` (like "waiting for a receipt") after two seconds without an arrival.
@@ -81,7 +81,7 @@ async def wait_limited(
     limit = asyncio.timeout(None)
     try:
         async with limit:
-            wait = WaitLimit(limit, what, seconds, say)
+            wait = WaitLimit(limit, what, seconds, print_line)
             try:
                 yield wait
             finally:

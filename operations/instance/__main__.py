@@ -59,7 +59,7 @@ def _settle() -> None:
 @main.command("renew")
 @service.process_options
 def renew_command() -> None:
-    """Read again what all boxes share in Secrets Manager; ``leave`` has it started."""
+    """Read the shared secrets of all boxes in Secrets Manager again; ``leave`` starts this."""
 
     async def once(_: asyncio.Event) -> None:
         await asyncio.to_thread(_renew)

@@ -6,7 +6,7 @@ target of the crowd (:class:`operations.mirror.crowd.Wanted`). Each second it wr
 line to stdout. It ends when stdin is closed.
 
 A mirrored reader asks for the endpoints, chooses a gateway, connects, subscribes, and receives
-until it is told to leave. A disconnected reader doesn't reconnect: new readers fill the crowd up.
+until the run ends it. A disconnected reader doesn't reconnect: new readers fill the crowd up.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from operations.mirror.crowd import Turnover, Wanted, chosen
 from operations.mirror.delays import DelayHistogram
 
 _EVERY: Final = 0.25
-_SAY_EVERY: Final = 1.0
+_REPORT_EVERY: Final = 1.0
 _CONNECT_WITHIN: Final = 15.0
 _AT_ONCE: Final = 64
 _NOBODY: Final = Wanted(readers=0, connects_per_second=0.0, topics=(), probability=1.0)
@@ -169,7 +169,7 @@ async def _main() -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     first = orjson.loads(await lines.readline())
     crowd = MirrorReaders(first["endpoints"], ramp=first["ramp"], seed=first["seed"])
-    tasks = [asyncio.create_task(crowd.run()), asyncio.create_task(_say(crowd))]
+    tasks = [asyncio.create_task(crowd.run()), asyncio.create_task(_print_reports(crowd))]
     try:
         while line := await lines.readline():
             crowd.wanted = parse_wanted(line)
@@ -179,9 +179,9 @@ async def _main() -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _say(crowd: MirrorReaders) -> None:
+async def _print_reports(crowd: MirrorReaders) -> None:
     while True:
-        await asyncio.sleep(_SAY_EVERY)
+        await asyncio.sleep(_REPORT_EVERY)
         sys.stdout.buffer.write(orjson.dumps(crowd.line()) + b"\n")
         sys.stdout.buffer.flush()
 

@@ -281,12 +281,12 @@ async def run_mirror(
     *,
     stop: asyncio.Event,
     hurry: asyncio.Event,
-    say: Callable[[str], None],
+    print_line: Callable[[str], None],
 ) -> dict[str, Any]:
     """Run ``mirror`` until ``stop`` is set or its seconds are over; return the final document."""
     options = mirror.options
     async with mirror.running(original, other):
-        saying = asyncio.create_task(_say(mirror, say))
+        reporting = asyncio.create_task(_print_reports(mirror, print_line))
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(options.seconds):
@@ -294,12 +294,12 @@ async def run_mirror(
             await mirror.settle(hurry)
             return mirror.mirror_document()
         finally:
-            saying.cancel()
-            await asyncio.gather(saying, return_exceptions=True)
+            reporting.cancel()
+            await asyncio.gather(reporting, return_exceptions=True)
 
 
-async def _say(mirror: Mirror, say: Callable[[str], None]) -> None:
+async def _print_reports(mirror: Mirror, print_line: Callable[[str], None]) -> None:
     while True:
         await asyncio.sleep(mirror.options.every)
-        say(live_line(mirror.mirror_document(), mirror.record))
+        print_line(live_line(mirror.mirror_document(), mirror.record))
         mirror.record.turn()

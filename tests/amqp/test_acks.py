@@ -81,7 +81,7 @@ class BrokerSide:
         self.outstanding: set[int] = set()
         self.last = 0
 
-    def take(self, ack: Ack) -> set[int]:
+    def take_ack(self, ack: Ack) -> set[int]:
         assert ack.tag in self.outstanding, "an unknown tag closes the channel"
         settled = {t for t in self.outstanding if t <= ack.tag} if ack.multiple else {ack.tag}
         self.outstanding -= settled
@@ -106,7 +106,7 @@ def test_nothing_unacked_is_ever_acked_and_in_the_end_all_is(
 
     def flush() -> None:
         for ack in owed.flush():
-            settled = broker.take(ack)
+            settled = broker.take_ack(ack)
             assert settled <= acked
             seen.update(settled)
         assert seen == acked

@@ -48,7 +48,7 @@ def test_a_lost_channel_gives_all_back_in_order() -> None:
     assert len(confirms) == 0
 
 
-def test_a_return_is_told_with_the_answer_to_its_publication() -> None:
+def test_a_return_is_reported_with_the_answer_to_its_publication() -> None:
     confirms: Confirms[str] = Confirms()
     for body in (b"1", b"2", b"3"):
         tag = confirms.sent(body.decode())

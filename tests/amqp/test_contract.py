@@ -425,13 +425,13 @@ async def test_a_delivery_that_upsets_its_taker_comes_once_more_and_never_again(
     publisher = await link.publisher()
     seen: asyncio.Queue[tuple[bytes, bool]] = asyncio.Queue()
 
-    def take(delivery: Delivery) -> None:
+    def take_delivery(delivery: Delivery) -> None:
         seen.put_nowait((delivery.message.body, delivery.redelivered))
         if delivery.message.body == b"bad":
             raise RuntimeError("can't")
         consumer.ack(delivery)
 
-    consumer = await other.consumer(name, take, prefetch=1)
+    consumer = await other.consumer(name, take_delivery, prefetch=1)
     for body in (b"bad", b"good"):
         await publisher.publish("", Message(name, body))
     async with asyncio.timeout(60):

@@ -111,7 +111,7 @@ async def test_a_bad_url_is_a_config_error_without_the_password(urls: list[str])
 
 
 @pytest.mark.broker
-async def test_who_is_turned_away_everywhere_is_told(rabbitmq: Node) -> None:
+async def test_who_is_turned_away_everywhere_learns_it(rabbitmq: Node) -> None:
     async with link_to(rabbitmq.amqp_url, credentials=Credentials("guest", "wrong")) as link:
         async with asyncio.timeout(PATIENCE):
             error = await link.refused()
@@ -221,7 +221,9 @@ async def test_it_keeps_trying_where_nobody_listens_and_says_so_once(warnings: W
 
 
 @pytest.mark.sockets
-async def test_a_host_name_that_can_not_be_one_is_told_and_tried_again(warnings: Warnings) -> None:
+async def test_a_host_name_that_can_not_be_one_is_reported_and_tried_again(
+    warnings: Warnings,
+) -> None:
     async with link_to(f"amqp://{'x' * 64}.example"):
         assert "trying again" in await warnings.matching("x" * 64)
 
@@ -311,7 +313,7 @@ async def test_a_route_that_swallows_everything_is_noticed_by_the_heartbeat(
 
 
 @pytest.mark.broker
-async def test_a_bug_in_a_declaration_is_told_and_the_link_lives(
+async def test_a_bug_in_a_declaration_is_reported_and_the_link_lives(
     rabbit: RabbitHandle, expect_error_log: Any
 ) -> None:
     expect_error_log("dropping the connection")

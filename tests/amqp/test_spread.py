@@ -159,7 +159,7 @@ async def test_who_waits_for_room_goes_on_when_one_of_them_has_some():
     assert sides.got(1) == [1, 2]
 
 
-async def test_who_waits_for_room_is_told_when_all_links_are_gone():
+async def test_who_waits_for_room_learns_when_all_links_are_gone():
     sides = Sides(2)
     publisher = await sides.link.publisher(in_flight=1)
     for side in sides.brokers:
@@ -263,7 +263,7 @@ class Answering:
         ((PublishReturned, PublishReturned), PublishReturned),
     ],
 )
-async def test_of_several_errors_the_one_is_told_that_promises_most(
+async def test_of_several_errors_the_one_is_reported_that_promises_most(
     answers: tuple[type[LinkError], ...], expected: type[LinkError]
 ):
     members = [Answering() for _ in answers]

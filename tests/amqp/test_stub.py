@@ -61,7 +61,7 @@ async def test_messages_expire_by_the_clock_that_is_given() -> None:
     assert [message.body for message in broker.pop_messages(tap)] == [b"long"]
 
 
-async def test_it_refuses_everything_when_told_to(broker: StubBroker, link: Link) -> None:
+async def test_it_refuses_everything_when_asked_to(broker: StubBroker, link: Link) -> None:
     tap = broker.tap("news")
     publisher = await link.publisher()
     broker.nacks = True

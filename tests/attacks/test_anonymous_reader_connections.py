@@ -135,7 +135,7 @@ async def test_a_stranger_has_the_readers_of_his_address_asked_for_signs_of_life
             async with box.opened() as stranger:
                 assert await status_of(stranger, PAGE) == 503
         for raw in readers:
-            raw.say(action="ping")
+            raw.send_verb(action="ping")
             frames = []
             while not frames or frames[-1] != text:
                 frames.append((await raw.read_frame())[0])

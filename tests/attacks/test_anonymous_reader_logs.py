@@ -173,7 +173,7 @@ async def _lie(box: Box) -> None:
     bad = token("42", issued=1.0)
     async with box.reader() as reader:
         for text in ("x", bad, "\n\x1b[31mERROR gateway: it burns\n"):
-            assert (await reader.ask(action="login", token=text))["type"] == "error"
+            assert (await reader.answer_to(action="login", token=text))["type"] == "error"
     await box.request("GET", "/history?topic=user.42", Authorization=f"Bearer {bad}")
     async with box.opened() as raw:
         raw.send_request("GET", "/events?topic=user.42", Authorization="Bearer \x7f")
@@ -182,6 +182,6 @@ async def _lie(box: Box) -> None:
 
 async def _read_a_damaged_row(box: Box) -> None:
     async with box.reader() as reader:
-        await reader.ask(action="login", token=token("42"))
-        await reader.ask(action="subscribe", topic="user.42")
-        await reader.ask(action="history", topic="news.world")
+        await reader.answer_to(action="login", token=token("42"))
+        await reader.answer_to(action="subscribe", topic="user.42")
+        await reader.answer_to(action="history", topic="news.world")

@@ -78,8 +78,8 @@ async def test_an_anonymous_reader_has_us_remember_each_of_its_texts(engine: str
         async def subscribes(start: int, end: int) -> None:
             for number in range(start, end):
                 past: dict[str, Any] = {"position": position} if number % 4 else {"rewind": 25}
-                raw.say(action="subscribe", topic="news.a", ref=f"r{number}", **past)
-                raw.say(action="unsubscribe", topic="news.a", ref=f"u{number}")
+                raw.send_verb(action="subscribe", topic="news.a", ref=f"r{number}", **past)
+                raw.send_verb(action="unsubscribe", topic="news.a", ref=f"u{number}")
                 while not (await raw.read_frame())[1].startswith(b'{"type":"unsubscribed"'):
                     pass
 
@@ -94,7 +94,7 @@ async def takes_nothing(box: Box, raw: RawSocket, transport: str, position: str)
     """Ask for more than the kernel buffers, on ``transport``, and read none of it."""
     if transport == "websocket":
         await raw.upgrade()
-        raw.say(action="subscribe", topic="news.a", rewind=100)
+        raw.send_verb(action="subscribe", topic="news.a", rewind=100)
     elif transport == "sse":
         raw.send_request("GET", "/events?topic=news.a&rewind=100")
     elif transport == "history":
@@ -174,7 +174,7 @@ async def test_many_anonymous_readers_who_take_nothing_fill_our_memory(engine: s
             raw = await stack.enter_async_context(box.opened(receive_buffer=4096))
             await raw.upgrade()
             # A reply that no other reader shares.
-            raw.say(action="history", topic="news.a", limit=60, ref=number)
+            raw.send_verb(action="history", topic="news.a", limit=60, ref=number)
         slow = await eventually(lambda value: value >= before_slow + 150, box, SLOW)
         assert slow <= before_slow + 200, "a good reader is closed"
         assert await eventually(lambda value: value <= budget, box, WAITING) <= budget
@@ -190,7 +190,7 @@ async def test_many_anonymous_readers_who_take_nothing_fill_our_memory(engine: s
 async def asks(box: Box, raw: RawSocket, limit: int) -> None:
     """Ask for ``limit`` messages of 16 KB in a reply of its own; return when it is being sent."""
     before = await box.metric(HISTORIES)
-    raw.say(action="history", topic="news.a", limit=limit)
+    raw.send_verb(action="history", topic="news.a", limit=limit)
     await eventually(functools.partial(operator.lt, before), box, HISTORIES)
 
 
@@ -231,7 +231,7 @@ async def test_who_takes_nothing_and_says_goodbye_has_those_closed_who_are_hardl
                     await asyncio.sleep(0.05)
         assert await eventually(lambda value: value <= budget, box, WAITING) <= budget
         assert all([PIECE.encode() in await pushed(good) for _ in range(count)])
-        good.say(action="ping", ref="well")
+        good.send_verb(action="ping", ref="well")
         assert b'"well"' in await pushed(good)
 
 
@@ -242,7 +242,7 @@ async def test_long_verbs_wait_for_a_reader_who_takes_nothing(engine: str) -> No
             await takes_nothing(box, raw, "websocket", "")
             await eventually(lambda value: value > 100_000, box, WAITING)
             for number in range(20):
-                raw.say(action="login", token="x" * 15_000, ref=number)
+                raw.send_verb(action="login", token="x" * 15_000, ref=number)
             answers = []
             while len(answers) < 20:
                 first, payload = await raw.read_frame()
@@ -285,7 +285,9 @@ async def test_many_readers_who_ask_for_much_at_once_cut_the_control_plane_off(e
         plane = plane_of(box.gateway.core) if engine == "native" else None
         attachments = plane.attachment if plane is not None else 0
         for number, raw in enumerate(raws):
-            raw.say(action="subscribe", topic="news.a", position=positions[number % 20], ref=number)
+            raw.send_verb(
+                action="subscribe", topic="news.a", position=positions[number % 20], ref=number
+            )
         for raw in raws:
             assert b'"subscribed"' in await pushed(raw)
         if plane is not None:

@@ -35,9 +35,9 @@ async def test_asking_for_a_damaged_row_keeps_all_others_from_the_store(engine: 
         await store.write([box.envelope(f"news.n{n}") for n in range(20)])
         async with box.reader() as attacker, box.reader() as reader:
             for n in range(20):
-                refused = await attacker.ask(action="history", topic="news.damaged")
+                refused = await attacker.answer_to(action="history", topic="news.damaged")
                 assert (refused["type"], refused["code"]) == ("error", 100)
-                found = await reader.ask(action="history", topic=f"news.n{n}")
+                found = await reader.answer_to(action="history", topic=f"news.n{n}")
                 assert found["type"] == "history", found
                 assert len(found["messages"]) == 1
 
@@ -53,10 +53,10 @@ async def test_a_row_that_cant_be_read_stops_only_itself(engine: str, tmp_path: 
             other.execute("UPDATE messages SET rest = '[' WHERE id = ?", (sent[2].id,))
             other.execute("UPDATE messages SET body = '{' WHERE id = ?", (sent[3].id,))
         async with box.reader() as reader:
-            found = await reader.ask(action="history", topic="news.damaged", limit=3)
+            found = await reader.answer_to(action="history", topic="news.damaged", limit=3)
             assert [message["body"] for message in found["messages"]] == [0, 1, 4]
             assert found["missing"] == [sent[2].id, sent[3].id]
-            last = await reader.ask(action="history", topic="news.damaged", limit=1)
+            last = await reader.answer_to(action="history", topic="news.damaged", limit=1)
             assert [message["body"] for message in last["messages"]] == [4]
             assert "missing" not in last
             await reader.subscribe("news.damaged", rewind=3)

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from clusters import client_cluster
 from core_cluster import EPOCH, until
-from dataplanes import told
+from dataplanes import gateway_settings
 from fabrics import fabric
 from guarded import TOPICS, Attempt, Guarded, opened, publishes
 from house import SETTINGS, open_house
@@ -395,7 +395,7 @@ def test_a_reader_of_the_data_planes_memory_finds_the_boxs_password(
     monkeypatch.setenv("SOMEBODYS_TOKEN", "s3cret-word")
     # A short path, since it names a socket.
     with tempfile.TemporaryDirectory() as folder:
-        process = start(program, Path(folder) / "control", told(), 0)
+        process = start(program, Path(folder) / "control", gateway_settings(), 0)
         try:
             environment_file = Path(f"/proc/{process.pid}/environ")
             while not (seen := environment_file.read_bytes()):

@@ -95,7 +95,7 @@ NONSENSE = {
     "a body out of turn": frame(3, b"x"),
     "two headers": delivery(1) + header(1) + header(1),
     "two deliveries at once": delivery(1) + delivery(2),
-    "more body than was said": delivery(1) + header(1) + frame(3, b"xyz"),
+    "more body than was announced": delivery(1) + header(1) + frame(3, b"xyz"),
     "a delivery cut short": frame(1, struct.pack(">HH", 60, 60) + b"\x05"),
     "a confirm for a consumer": method(pika.spec.Basic.Ack(1, False)),
     "deliveries that aren't counted": delivery(7) + EMPTY,
@@ -114,7 +114,7 @@ async def test_bytes_that_make_no_sense_stop_a_service(nonsense: str, lines: Lin
     def once() -> Iterator[bytes]:
         return iter([says.pop()] if says else [delivery(1) + EMPTY])
 
-    async with FakeBroker.saying(once) as broker, victim(broker) as (_link, inbox):
+    async with FakeBroker.scripted(once) as broker, victim(broker) as (_link, inbox):
         while (taken := await inbox.next()).generation == 1:
             # A message that arrived before the nonsense.
             continue
@@ -129,7 +129,7 @@ async def test_properties_that_make_no_sense_stop_a_service(lines: LinkLines) ->
     """Only the message is refused, and the connection goes on."""
     garbage = (b"\xff\xff" * 20, b"\x20\0\xff\xff\xff\xff", b"\x20\0\0\0\0\x04\x03key?", b"", b"\1")
     says = [delivery(n) + header(0, each) for n, each in enumerate(garbage, 1)]
-    async with FakeBroker.saying(lambda: iter(says)) as broker, victim(broker) as (_link, inbox):
+    async with FakeBroker.scripted(lambda: iter(says)) as broker, victim(broker) as (_link, inbox):
         assert [(await inbox.next()).tag for _ in garbage] == [1, 2, 3, 4, 5]
     assert lines.lines == []
 
@@ -166,7 +166,7 @@ async def test_what_never_ends_fills_the_memory_of_a_service(endless: str) -> No
         yield from ENDLESS[endless]()
         done.set()
 
-    async with FakeBroker.saying(says) as broker, victim(broker) as (link, _inbox):
+    async with FakeBroker.scripted(says) as broker, victim(broker) as (link, _inbox):
         tracemalloc.start()
         try:
             async with asyncio.timeout(60):
@@ -188,7 +188,7 @@ async def test_a_greeting_that_never_ends_fills_the_memory_of_a_service(lines: L
         yield struct.pack(">BHI", 1, 0, 2**32 - 1)
         yield from itertools.repeat(b"x" * 10_000, 100_000)
 
-    async with FakeBroker.saying(says, greets=False) as broker, victim(broker):
+    async with FakeBroker.scripted(says, greets=False) as broker, victim(broker):
         assert "more than 65536 bytes before the connection is open" in await lines.first()
         assert broker.sent_bytes < BUFFERS
 
@@ -238,7 +238,7 @@ async def test_some_frame_or_other_is_raised_out_of_the_loop(
         all_sent.set()
         return iter([delivery(1) + EMPTY])
 
-    async with FakeBroker.saying(says) as broker, victim(broker) as (link, _inbox):
+    async with FakeBroker.scripted(says) as broker, victim(broker) as (link, _inbox):
         async with asyncio.timeout(120):
             await all_sent.wait()
         assert link.connected
@@ -252,7 +252,7 @@ async def test_one_that_is_connected_and_answers_nothing_keeps_no_service_from_s
     well = StubBroker()
     well.declare_exchange("x")
     queue = well.tap("x")
-    silent = FakeBroker.saying(lambda: iter(()), deaf_to=pika.spec.Channel.Open)
+    silent = FakeBroker.scripted(lambda: iter(()), deaf_to=pika.spec.Channel.Open)
     async with silent as broker, asyncio.timeout(60):
         links = SpreadLink({"ill": await connect([broker.url], name="x"), "well": well.connect()})
         publisher = await links.publisher()

@@ -164,7 +164,7 @@ async def catch_up(port: int) -> str:
     catching = HistoryProxy()
     box = load(sse_url=f"http://127.0.0.1:{port}/events")
     try:
-        found = await catching.ask([box], {"topic": "news.breaking"}, {})
+        found = await catching.ask_boxes([box], {"topic": "news.breaking"}, {})
         return f"passed on: {found}"
     except HttpProblem as problem:
         return str(problem)

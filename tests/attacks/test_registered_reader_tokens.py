@@ -43,12 +43,12 @@ async def test_a_revoked_user_is_back_when_the_revocation_is_forgotten(
             ]
             for claims in kept:
                 good_for_ever = token("42", ttl=TEN_YEARS, **claims)
-                answer = await reader.ask(action="login", token=good_for_ever)
+                answer = await reader.answer_to(action="login", token=good_for_ever)
                 assert answer["type"] == "error", claims
                 page = await box.request(
                     "GET", "/history?topic=user.42", Authorization=f"Bearer {good_for_ever}"
                 )
                 assert page.status == 401, claims
         async with box.reader() as reader:
-            again = await reader.ask(action="login", token=token("42", ttl=TEN_YEARS))
+            again = await reader.answer_to(action="login", token=token("42", ttl=TEN_YEARS))
             assert again["type"] == "logged_in"

@@ -112,7 +112,7 @@ def test_what_gives_first_is_named(steps: Sequence[tuple[int, Any]], says: str) 
     assert saturation(steps) == says
 
 
-def test_processes_of_a_region_are_told_apart_by_what_they_do() -> None:
+def test_processes_of_a_region_are_distinguished_by_what_they_do() -> None:
     region = {
         "brokers": [
             {"role": "client", "pid": 1},

@@ -57,7 +57,7 @@ def test_a_loss_answers_for_what_was_sent_from_a_second_before_it_until_the_next
     assert [window.deliveries for window in found] == [2, 2, 2]
 
 
-def test_what_was_sent_before_the_lost_was_started_again_is_told_apart():
+def test_what_was_sent_before_the_lost_was_started_again_is_distinguished():
     record = books_of(
         (10.5, {"oregon-0": 0.1, "dublin-1": 0.7}),
         (13.0, {"oregon-0": 2.5, "dublin-1": 0.1}),
@@ -74,7 +74,7 @@ def test_who_never_gets_a_message_waits_for_ever_and_is_counted():
     assert window.wrong == 1
 
 
-def test_the_messages_that_waited_longest_are_told_with_when_and_where():
+def test_the_messages_that_waited_longest_are_reported_with_when_and_where():
     record = books_of(
         (9.5, {"oregon-0": 0.1, "dublin-1": 1.5}), (12.0, {"oregon-0": 0.1, "dublin-1": 0.1})
     )

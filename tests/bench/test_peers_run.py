@@ -95,7 +95,7 @@ async def test_what_comes_compressed_is_understood_with_a_context_too() -> None:
     assert 0 < found.p50_ms < 60_000
 
 
-async def test_a_peer_that_compresses_nothing_is_told_of() -> None:
+async def test_a_peer_that_compresses_nothing_is_reported() -> None:
     plan = dataclasses.replace(SMALL, under=Under.DEFLATE)
     with pytest.raises(ValueError, match="no message came compressed"):
         await play(peer("sockjs_tornado_server.py", **SOCKJS), plan)

@@ -45,7 +45,7 @@ class Script(Profiler):
         return data.read_text("utf-8")
 
 
-def looks_until_told(folded: str) -> str:
+def looks_until_reported(folded: str) -> str:
     return LOOKS.replace("LOOKED", folded)
 
 
@@ -140,7 +140,7 @@ def looked_at(profilers: list[Profiler], folder: Path) -> dict[str, Profile | No
 def test_a_profiler_that_fails_is_named_and_the_other_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "found"
     bad = Script("data-plane", "echo 'Error: forbidden' >&2; exit 1")
-    found = looked_at([bad, Script("control-plane", looks_until_told(LOOKED))], folder)
+    found = looked_at([bad, Script("control-plane", looks_until_reported(LOOKED))], folder)
     assert found["data-plane"] == NotMeasured("a profiler failed (forbidden); ask for it")
     good = found["control-plane"]
     assert isinstance(good, Profile)
@@ -159,7 +159,7 @@ def test_what_is_interrupted_leaves_what_was_seen(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "found")
     with (
         pytest.raises(KeyboardInterrupt),
-        recorder.recording(Script("router", looks_until_told(LOOKED))),
+        recorder.recording(Script("router", looks_until_reported(LOOKED))),
     ):
         raise KeyboardInterrupt
     assert isinstance(recorder.found["router"], Profile)
@@ -169,7 +169,7 @@ def test_what_is_interrupted_leaves_what_was_seen(tmp_path: Path) -> None:
 @pytest.mark.sockets
 @pytest.mark.usefixtures("drawing")
 def test_a_process_that_did_nothing_has_no_costs(tmp_path: Path) -> None:
-    found = looked_at([Script("router", looks_until_told(""))], tmp_path / "found")
+    found = looked_at([Script("router", looks_until_reported(""))], tmp_path / "found")
     assert found == {"router": NotMeasured("it did nothing that was seen")}
 
 

@@ -98,7 +98,7 @@ async def test_a_component_follows_its_topic_and_no_other(box: Box, page: Page) 
     await expect(news).to_have_count(0)
     # Strict mode runs each effect twice: a topic that is left at once is never subscribed.
     verbs = await page.evaluate(
-        "said.filter(({topic}) => topic).map(({action, topic}) => `${action} ${topic}`)"
+        "sentVerbs.filter(({topic}) => topic).map(({action, topic}) => `${action} ${topic}`)"
     )
     assert verbs == [
         "subscribe news.world",

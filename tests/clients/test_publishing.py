@@ -39,7 +39,7 @@ async def regions(rabbitmq: Node) -> AsyncIterator[ClientRegions]:
         yield made
 
 
-async def test_what_is_said_of_a_message_is_on_the_wire(
+async def test_each_given_field_of_a_message_is_on_the_wire(
     publisher: Program, regions: ClientRegions
 ) -> None:
     region = await regions("oregon")
@@ -68,7 +68,9 @@ async def test_what_is_said_of_a_message_is_on_the_wire(
     assert headers == {n: options[n] for n in ("key", "version", "traceparent")}
 
 
-async def test_what_isnt_said_isnt_sent(publisher: Program, regions: ClientRegions) -> None:
+async def test_a_field_that_isnt_given_isnt_sent(
+    publisher: Program, regions: ClientRegions
+) -> None:
     region = await regions("oregon")
     await publisher.run(settings(region), MESSAGE, MESSAGE)
     one, two = (message.properties for message in region.seen)
@@ -124,7 +126,7 @@ async def test_pythons_asynchronous_publisher_returns_it_too(regions: ClientRegi
     assert (result["published"]["routed"], result["published"]["id"]) == (True, "id of m-1")
 
 
-async def test_told_so_it_waits_for_the_brokers_confirm_only(
+async def test_asked_to_it_waits_for_the_brokers_confirm_only(
     publisher: Program, regions: ClientRegions
 ) -> None:
     region = await regions("oregon")
@@ -225,7 +227,7 @@ async def test_a_region_that_takes_and_doesnt_route_is_passed_over(
     assert first.properties.message_id == second.properties.message_id
 
 
-async def test_told_so_it_publishes_to_two_regions_at_once(
+async def test_asked_to_it_publishes_to_two_regions_at_once(
     publisher: Program, regions: ClientRegions
 ) -> None:
     oregon, dublin = await regions("oregon"), await regions("dublin")

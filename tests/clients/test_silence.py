@@ -127,7 +127,7 @@ async def test_a_message_goes_by_the_next_region(
     assert {m: seconds for m, seconds in took.items() if seconds >= TIMEOUT + all_well} == {}
 
 
-async def test_with_no_other_region_it_is_told_in_time(
+async def test_with_no_other_region_it_learns_in_time(
     publisher: Program, regions: ClientRegions, before: Callable[[], Awaitable[Proxy]]
 ) -> None:
     oregon = await regions("oregon")

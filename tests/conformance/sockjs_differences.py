@@ -67,7 +67,7 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
     Difference(
         field="body",
         ours="b'no such session'",
-        why="an xhr_send without a session is told what is missing",
+        why="an xhr_send without a session gets an answer with what is missing",
     ),
     Difference(
         case="a_server_without_websockets",

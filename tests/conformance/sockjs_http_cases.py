@@ -19,7 +19,7 @@ from sockjs_suite import (
     is_type,
     not_cached,
     poll,
-    say,
+    post_verbs,
     shared_with,
 )
 
@@ -147,7 +147,7 @@ async def urls_with_dots_and_without_parts(d: Dialogue) -> None:
 @case()
 async def the_server_part_means_nothing(d: Dialogue) -> None:
     assert await poll(d) == b"o\n"
-    await say(d, b'["a"]')
+    await post_verbs(d, b'["a"]')
     d.session = d.session.replace("/000/", "/999/")
     assert await poll(d) == b'a["a"]\n'
 
@@ -165,7 +165,7 @@ async def one_receiver_at_a_time(d: Dialogue) -> None:
         for transport, end in {"xhr": b"", "xhr_streaming": PRELUDE}.items():
             answer = await d.post(f"{d.session}/{transport}")
             assert (answer.status, answer.body) == (200, end + SECOND)
-        await say(d, b'["a"]')
+        await post_verbs(d, b'["a"]')
         assert await first.until(b"\n") == b'a["a"]\n'
 
 
@@ -219,7 +219,7 @@ async def xhr_send_refuses_what_it_can_not_read(d: Dialogue) -> None:
         answer = await d.post(f"{d.session}/xhr_send", body)
         assert answer.status == 500
         assert why in answer.body
-    await say(d, b'["a"]')
+    await post_verbs(d, b'["a"]')
     assert await poll(d) == b'a["a"]\n'
 
 
@@ -229,15 +229,15 @@ async def xhr_send_takes_many_content_types(d: Dialogue) -> None:
              "application/json; charset=utf-8", "text/xml; charset=utf-8", "text/xml")  # fmt: skip
     assert await poll(d) == b"o\n"
     for content_type in types:
-        await say(d, b'["a"]', Content_Type=content_type)
+        await post_verbs(d, b'["a"]', Content_Type=content_type)
     assert await poll(d) == b"a[" + b",".join([b'"a"'] * len(types)) + b"]\n"
 
 
 @case()
 async def frames_without_messages(d: Dialogue) -> None:
     assert await poll(d) == b"o\n"
-    await say(d, b"[]")
-    await say(d, b' [ "a" , "b" ] ')
+    await post_verbs(d, b"[]")
+    await post_verbs(d, b' [ "a" , "b" ] ')
     assert await poll(d) == b'a["a","b"]\n'
 
 
@@ -274,7 +274,7 @@ async def xhr_streaming(d: Dialogue) -> None:
         assert await stream.until(b"\n") == PRELUDE
         assert await stream.until(b"\n") == b"o\n"
         for text in (b'["x"]', b'["y"]'):
-            await say(d, text)
+            await post_verbs(d, text)
             assert await stream.until(b"\n") == b"a" + text + b"\n"
 
 
@@ -285,10 +285,10 @@ async def xhr_streaming_ends_after_its_limit(d: Dialogue) -> None:
         assert await stream.until(b"\n") == PRELUDE
         assert await stream.until(b"\n") == b"o\n"
         for _ in range(31):
-            await say(d, message)
+            await post_verbs(d, message)
             assert await stream.until(b"\n") == b"a" + message + b"\n"
         await ends(stream)
-    await say(d, b'["after"]')
+    await post_verbs(d, b'["after"]')
     assert await poll(d) == b'a["after"]\n'
 
 
@@ -300,9 +300,9 @@ async def eventsource(d: Dialogue) -> None:
         not_cached(stream.head)
         assert await stream.until(b"\r\n") == b"\r\n"
         assert await stream.until(b"\r\n\r\n") == b"data: o\r\n\r\n"
-        await say(d, b'["x"]')
+        await post_verbs(d, b'["x"]')
         assert await stream.until(b"\r\n\r\n") == b'data: a["x"]\r\n\r\n'
-        await say(d, rb'["  \u0000\n\r "]')
+        await post_verbs(d, rb'["  \u0000\n\r "]')
         assert await stream.until(b"\r\n\r\n") == b'data: a["  \\u0000\\n\\r "]\r\n\r\n'
 
 
@@ -311,7 +311,7 @@ async def eventsource_ends_after_its_limit(d: Dialogue) -> None:
     message = b'["' + b"x" * 4096 + b'"]'
     async with d.stream("GET", f"{d.session}/eventsource") as stream:
         assert await stream.until(b"o\r\n\r\n") == b"\r\ndata: o\r\n\r\n"
-        await say(d, message)
+        await post_verbs(d, message)
         assert await stream.until(b"\r\n\r\n") == b"data: a" + message + b"\r\n\r\n"
         await ends(stream)
 
@@ -327,9 +327,9 @@ async def htmlfile(d: Dialogue) -> None:
         assert b"var c = parent.call.back;" in page
         d.note("page", page.strip())
         assert await stream.until(SCRIPT_END) == b'<script>\np("o");\n</script>\r\n'
-        await say(d, b'["x"]')
+        await post_verbs(d, b'["x"]')
         assert await stream.until(SCRIPT_END) == b'<script>\np("a[\\"x\\"]");\n</script>\r\n'
-        await say(d, b'["</script>"]')
+        await post_verbs(d, b'["</script>"]')
         d.note("a script's end in a message", await stream.until(b'");\n</script>\r\n'))
 
 
@@ -338,7 +338,7 @@ async def htmlfile_ends_after_its_limit(d: Dialogue) -> None:
     async with d.stream("GET", f"{d.session}/htmlfile?c=x") as stream:
         await stream.until(b"\r\n\r\n")
         await stream.until(SCRIPT_END)
-        await say(d, b'["' + b"x" * 4096 + b'"]')
+        await post_verbs(d, b'["' + b"x" * 4096 + b'"]')
         assert b'p("a[\\"xxxx' in await stream.until(SCRIPT_END)
         await ends(stream)
 

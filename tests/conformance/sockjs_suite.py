@@ -78,7 +78,7 @@ async def poll(d: Dialogue, **headers: str) -> bytes:
     return answer.body
 
 
-async def say(d: Dialogue, body: bytes, **headers: str) -> None:
+async def post_verbs(d: Dialogue, body: bytes, **headers: str) -> None:
     answer = await d.post(f"{d.session}/xhr_send", body, **headers)
     assert (answer.status, answer.body) == (204, b"")
 

@@ -14,8 +14,8 @@ from sockjs_suite import (
     PRELUDE,
     case,
     poll,
+    post_verbs,
     read_info,
-    say,
 )
 
 # WebSocket.
@@ -170,7 +170,7 @@ async def what_browsers_mangle_is_escaped(d: Dialogue) -> None:
     mangled = "".join(chr(c) for c in range(255, 65536) if MANGLED.match(chr(c)))
     escaped = "".join(f"\\u{ord(c):04x}" for c in mangled)
     assert await poll(d) == b"o\n"
-    await say(d, json.dumps([mangled], ensure_ascii=False).encode())
+    await post_verbs(d, json.dumps([mangled], ensure_ascii=False).encode())
     assert await poll(d) == f'a["{escaped}"]\n'.encode()
 
 
@@ -183,7 +183,7 @@ async def every_character_comes_back(d: Dialogue) -> None:
             assert await poll(d) == b"o\n"
             for start in range(0, len(text), 4096):
                 part = text[start : start + 4096]
-                await say(d, json.dumps([part], ensure_ascii=ascii_only).encode())
+                await post_verbs(d, json.dumps([part], ensure_ascii=ascii_only).encode())
                 assert json.loads((await poll(d))[1:]) == [part]
 
 
@@ -194,7 +194,7 @@ async def pairs_of_surrogates(d: Dialogue) -> None:
         body = json.dumps([text], ensure_ascii=ascii_only)
         d.session += "x"
         assert await poll(d) == b"o\n"
-        await say(d, body.encode())
+        await post_verbs(d, body.encode())
         assert json.loads((await poll(d))[1:]) == [text]
         async with d.websocket(f"{d.session}/websocket") as ws:
             assert await ws.hear() == "o"

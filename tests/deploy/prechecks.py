@@ -20,6 +20,6 @@ def checks(*names: str) -> list[dict[str, Any]]:
     for name in names:
         [kind] = [each for each in kinds if name in table[each]]
         text = f"{{{{ {kind}[{name!r}] | default('', true) | trim }}}}"
-        fields = {"that": "said == ''", "fail_msg": "{{ said }}"}
-        found.append({"name": name, "ansible.builtin.assert": fields, "vars": {"said": text}})
+        fields = {"that": "fault == ''", "fail_msg": "{{ fault }}"}
+        found.append({"name": name, "ansible.builtin.assert": fields, "vars": {"fault": text}})
     return found

@@ -198,7 +198,7 @@ def test_a_host_is_reached_as_ansible_reaches_it(
     task = {
         "ansible.builtin.copy": {
             "content": "{{ newsfabric_on_host }}",
-            "dest": str(tmp_path / "said"),
+            "dest": str(tmp_path / "command"),
         },
         "delegate_to": "localhost",
     }
@@ -211,4 +211,4 @@ def test_a_host_is_reached_as_ansible_reaches_it(
         [playbook, "-i", inventory, str(play), *words], cwd=ANSIBLE, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "said").read_text().split() == command.split()
+    assert (tmp_path / "command").read_text().split() == command.split()

@@ -25,7 +25,7 @@ RABBITMQCTL: Final = """#!/bin/sh
 case $* in
     '--quiet --formatter json list_users')
         sed 's/.*/{"user": "&", "tags": []}/' users | paste -sd, | sed 's/.*/[&]/' ;;
-    '--quiet delete_user '*) echo said; sed -i "/^$3\\$/d" users ;;
+    '--quiet delete_user '*) echo done; sed -i "/^$3\\$/d" users ;;
     *) exit 1 ;;
 esac
 """
@@ -73,7 +73,7 @@ def test_who_is_in_no_definitions_loses_the_login_and_boxes_of_groups_keep_it(
     assert INSTANCE_ID.pattern in STRANGERS.read_text()
 
 
-def test_a_broker_that_does_not_run_is_told_nothing(broker: Path) -> None:
+def test_a_broker_that_does_not_run_is_sent_nothing(broker: Path) -> None:
     [asks] = [
         task["ansible.builtin.shell"]["cmd"]
         for task in yaml.safe_load(IMPORT.read_text())
@@ -114,7 +114,7 @@ def rendered(
             {
                 "ansible.builtin.template": {
                     "src": str(ROLES / "rabbitmq" / "templates" / template),
-                    "dest": str(folder / "told"),
+                    "dest": str(folder / "commands"),
                 }
             }
         ],
@@ -128,7 +128,7 @@ def rendered(
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return (folder / "told").read_text()
+    return (folder / "commands").read_text()
 
 
 @pytest.mark.parametrize("host", ["oregon-core-2", "oregon-client-1", "oregon-retail-1"])
@@ -283,7 +283,7 @@ def followed(playbook: str, folder: Path, order: list[int]) -> dict[str, Any]:
         "gather_facts": False,
         "vars_files": [str(ROLES / "cassandra" / "vars" / "main.yml")],
         "vars": {
-            "told": {
+            "commands": {
                 "cluster": "{{ newsfabric_cluster }}",
                 "seeds": "{{ cassandra_seeds }}",
             },
@@ -291,8 +291,8 @@ def followed(playbook: str, folder: Path, order: list[int]) -> dict[str, Any]:
         "tasks": [
             {
                 "ansible.builtin.copy": {
-                    "content": "{{ told | to_json }}",
-                    "dest": str(folder / "told.json"),
+                    "content": "{{ variables | to_json }}",
+                    "dest": str(folder / "variables.json"),
                 }
             }
         ],
@@ -306,7 +306,7 @@ def followed(playbook: str, folder: Path, order: list[int]) -> dict[str, Any]:
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    document: dict[str, Any] = json.loads((folder / "told.json").read_text())
+    document: dict[str, Any] = json.loads((folder / "variables.json").read_text())
     return document
 
 
@@ -333,7 +333,7 @@ def test_tables_are_made_by_the_last_node_of_the_regions_that_stay(
     }
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"children": inventory}}))
     (tmp_path / "group_vars").symlink_to(ROLES.parent / "group_vars")
-    file = tmp_path / "told"
+    file = tmp_path / "commands"
     play = {
         "hosts": "oregon",
         "connection": "local",

@@ -82,7 +82,7 @@ def test_a_check_that_skipped_something_is_not_ok_but_its_parts_are(checked: Che
     )
 
 
-def test_a_check_that_failed_says_all_that_it_said(checked: Checked) -> None:
+def test_a_failed_check_prints_its_whole_output(checked: Checked) -> None:
     code, lines = checked(pytest="echo 'FAILED it'\necho '1 failed, 11 passed in 1s'\nexit 1")
     assert code == 1
     assert lines[-3:] == ["FAILED   tests", "FAILED it", "1 failed, 11 passed in 1s"]

@@ -100,7 +100,7 @@ def waits(process: subprocess.Popen[str]) -> bool:
     )
 
 
-def test_of_two_that_ask_at_once_one_holds_the_host_and_the_other_is_told(tmp_path: Path) -> None:
+def test_of_two_that_ask_at_once_one_holds_the_host_and_the_other_learns_it(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         place = os.open(tmp_path, os.O_RDONLY)
         stack.callback(os.close, place)
@@ -215,7 +215,7 @@ def test_all_is_given_back_at_the_end_also_where_it_fails(operator: Operator) ->
     assert operator.holders() == {}
 
 
-def test_the_second_is_told_who_is_first_and_what_to_do(
+def test_the_second_learns_who_is_first_and_what_to_do(
     operator: Operator, first: subprocess.Popen[bytes]
 ) -> None:
     holders = operator.holders()

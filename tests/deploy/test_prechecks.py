@@ -132,7 +132,7 @@ def test_of_a_broker_its_version_its_plugins_its_name_and_its_datas_version_are_
     }
 
 
-def test_each_plugin_that_brokers_are_told_to_load_is_looked_for() -> None:
+def test_each_plugin_that_brokers_are_to_load_is_looked_for() -> None:
     text = (ROLES / "rabbitmq" / "templates" / "enabled_plugins.j2").read_text()
     looks = (PRECHECK / "files" / "look.py").read_text()
     named = set(re.findall(r"rabbitmq_[a-z_]+", text))
@@ -181,9 +181,9 @@ def checked(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     answers = json.loads(done.stdout[done.stdout.index("{") :])
-    each_said = [play["tasks"][-1]["hosts"][host] for play in answers["plays"]]
-    assert len(each_said) == len(cases)
-    return [answer["msg"] if answer.get("failed") else "" for answer in each_said]
+    answers_of_hosts = [play["tasks"][-1]["hosts"][host] for play in answers["plays"]]
+    assert len(answers_of_hosts) == len(cases)
+    return [answer["msg"] if answer.get("failed") else "" for answer in answers_of_hosts]
 
 
 def test_a_host_stays_what_it_is(playbook: str, tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_plugins_that_are_missing_are_named_before_the_broker_does_not_boot(
         {"seen": by_certificate, "newsfabric_amqp_client_certificates": True},
         {"seen": {"rabbitmq_lacks": ["rabbitmq_prometheus", "rabbitmq_shovel"]}},
     ]
-    name = "RabbitMQ has the plugins that it is told to load"
+    name = "RabbitMQ has the plugins that it is to load"
     errors = [text.split(", without")[0] for text in checked(playbook, tmp_path, name, *cases)]
     assert errors == [
         "",
@@ -344,7 +344,7 @@ def test_plugins_that_are_missing_are_named_before_the_broker_does_not_boot(
     ]
 
 
-def test_a_host_that_does_not_know_localhost_is_told_what_to_write(
+def test_a_host_that_does_not_know_localhost_is_reported_with_the_line_to_write(
     playbook: str, tmp_path: Path
 ) -> None:
     cases = [{"seen": {"localhost": address}} for address in ("127.0.0.1", "", "10.1.1.21")]

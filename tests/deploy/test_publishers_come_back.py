@@ -25,7 +25,7 @@ RABBITMQCTL: Final = """#!/bin/sh
 case $* in
     *list_queues*) cat "$BROKER/queues" ;;
     *list_users*) echo '[]' ;;
-    *) echo "$*" >>"$BROKER/told" ;;
+    *) echo "$*" >>"$BROKER/commands" ;;
 esac
 """
 SYSTEMCTL: Final = """#!/bin/sh
@@ -120,7 +120,7 @@ def play(
 
 def lock_commands(broker: Path) -> list[str]:
     """Return the broker's commands that locked publishers out and let them in, in order."""
-    lines = (broker / "told").read_text().splitlines()
+    lines = (broker / "commands").read_text().splitlines()
     return [words for line in lines for words in (LOCKED, LET_IN) if words in line]
 
 

@@ -51,12 +51,12 @@ PLAY: Final = [
         + [
             {
                 "ansible.builtin.copy": {
-                    "content": "{{ told | to_json }}",
+                    "content": "{{ variables | to_json }}",
                     "dest": "{{ folder }}/{{ inventory_hostname }}.json",
                     "mode": "0600",
                 },
                 "vars": {
-                    "told": {
+                    "variables": {
                         "brokers": "{{ newsfabric_broker_passwords }}",
                         "all": "{{ newsfabric_passwords_of }}",
                         "wholesale": "{{ wholesale_all | default([]) }}",
@@ -103,7 +103,7 @@ def played(
 @pytest.fixture(scope="module")
 def folder(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write the secrets that production's hosts would get, a file for each host."""
-    made = tmp_path_factory.mktemp("told")
+    made = tmp_path_factory.mktemp("variables")
     given = {
         "folder": str(made),
         "newsfabric_secret": "s" * 64,

@@ -172,7 +172,7 @@ def test_policies_and_alarms_are_about_metrics_that_a_scaler_puts() -> None:
     dimensions = {each["Name"] for each in put[0]["Dimensions"]}
     retail, alarms = text("modules/retail/main.tf"), text("modules/observability/main.tf")
     assert 'metric_name = "WantedBoxes"' in retail
-    found = re.search(r"^  said = \{\n(.*?)^  \}", alarms, re.MULTILINE | re.DOTALL)
+    found = re.search(r"^  watched_metrics = \{\n(.*?)^  \}", alarms, re.MULTILINE | re.DOTALL)
     assert found is not None
     assert {"WantedBoxes", *re.findall(r"^    (\w+)\s+= \{", found[1], re.MULTILINE)} <= names
     assert set(re.findall(r'^\s+name  = "(\w+)"', retail, re.M)) - {"AutoScalingGroupName"} == (
@@ -215,7 +215,7 @@ def test_two_operators_cant_apply_at_once(environment: str) -> None:
     assert re.search(rf'^    key +\= "newsfabric/{environment}.tfstate"$', backend, re.MULTILINE)
 
 
-def test_a_machine_without_terraform_is_told_what_to_install() -> None:
+def test_a_machine_without_terraform_is_reported_with_what_to_install() -> None:
     done = subprocess.run(CHECK, env={"PATH": "/nowhere"}, capture_output=True, text=True)
     assert done.returncode == 1
     assert "error: neither tofu nor terraform is on the PATH" in done.stderr

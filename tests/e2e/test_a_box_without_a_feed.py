@@ -29,7 +29,7 @@ async def _goodbye(url: str, world: World, broker: str) -> dict[str, object]:
     return found
 
 
-async def test_a_reader_is_told_to_go_and_the_box_is_ready_again_when_it_is_fed(
+async def test_a_reader_is_sent_away_and_the_box_is_ready_again_when_it_is_fed(
     world: World,
 ) -> None:
     (gateway,) = world.region("oregon")["gateways"]

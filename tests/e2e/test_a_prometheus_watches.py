@@ -172,7 +172,7 @@ def test_shovels_of_a_broker_that_stands_still_are_silent(
     assert beside <= {"NewsfabricShovelsMissing", "NewsfabricShovelRestarts"}
 
 
-def test_regions_that_are_cut_apart_are_told_in_both(watched: tuple[World, Prometheus]) -> None:
+def test_regions_that_are_cut_apart_are_reported_in_both(watched: tuple[World, Prometheus]) -> None:
     world, prometheus = watched
     _broken(world, "cut", "oregon", "dublin")
     beside = {"NewsfabricShovelSilent", "NewsfabricShovelsMissing", "NewsfabricShovelRestarts"}

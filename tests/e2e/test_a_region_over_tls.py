@@ -44,7 +44,7 @@ class TlsRegion:
     ports: Mapping[str, int]
     processes: Mapping[str, subprocess.Popen[bytes]]
 
-    async def ask(self, process: str, path: str, body: Any = None) -> str:
+    async def fetch_from(self, process: str, path: str, body: Any = None) -> str:
         """Return the reply of ``process`` over https."""
         http = SimpleAsyncHTTPClient(force_instance=True)
         request = HTTPRequest(
@@ -181,7 +181,7 @@ async def ready(region: TlsRegion, name: str, process: subprocess.Popen[bytes], 
         while True:
             assert process.poll() is None, f"see {log}"
             try:
-                await region.ask(name, "/healthz/ready")
+                await region.fetch_from(name, "/healthz/ready")
                 return
             except (HTTPClientError, OSError):
                 await asyncio.sleep(0.2)
@@ -189,7 +189,7 @@ async def ready(region: TlsRegion, name: str, process: subprocess.Popen[bytes], 
 
 async def test_a_message_is_routed_with_tls_on_every_connection(region):
     message = {"topic": "news.breaking", "body": {"headline": "Hello"}}
-    answer = json.loads(await region.ask("frontdesk", "/publish", message))
+    answer = json.loads(await region.fetch_from("frontdesk", "/publish", message))
     assert answer["repeated"] is False
 
     for node in region.nodes.values():
@@ -202,10 +202,10 @@ async def test_a_message_is_routed_with_tls_on_every_connection(region):
     for process in region.processes.values():
         assert PASSWORD not in shown(process)
 
-    metrics = await region.ask("router", "/metrics")
+    metrics = await region.fetch_from("router", "/metrics")
     for use in ("authority", "server"):
         metric = f'newsfabric_tls_certificate_expiry_timestamp_seconds{{use="{use}"}}'
         assert metric in metrics
 
     put(region.ours.sign(days=5), region.shown)
-    assert json.loads(await region.ask("frontdesk", "/healthz/ready"))["ready"]
+    assert json.loads(await region.fetch_from("frontdesk", "/healthz/ready"))["ready"]

@@ -132,7 +132,7 @@ def _news(count: int, *, topic: str = "news.world", size: int = 0) -> list[tuple
     ]
 
 
-def _say(url: str, *messages: Message, exchange: str) -> None:
+def _publish_from(url: str, *messages: Message, exchange: str) -> None:
     """Publish messages of our own to an exchange of a core."""
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         channel = connection.channel()
@@ -279,7 +279,7 @@ def test_numbers_that_no_store_has(world: World, prometheus: Prometheus) -> None
     later = dataclasses.replace(tick, sent_ms=began_ms + 365 * 86_400_000)
     core = world.amqp_url("dublin", "core")
     with instead(world, GATEWAY, DATAPLANE, limits={"gateway.logs.unlisted._PATIENCE": 3}):
-        _say(core, encode_tick(tick), encode_tick(later), exchange=topology.POSTOFFICE)
+        _publish_from(core, encode_tick(tick), encode_tick(later), exchange=topology.POSTOFFICE)
         _fires(prometheus, "NewsfabricTimesDisbelieved", region="dublin")
         _fires(prometheus, "NewsfabricHolesOpen", box="dublin-retail-1")
         _fires(prometheus, "NewsfabricNumbersMissing", region="dublin")
@@ -303,7 +303,9 @@ async def _list(world: World, log: Log, *, low: int) -> None:
         await store.close()
 
 
-def test_what_a_region_is_told_wrongly(world: World, prometheus: Prometheus, folder: Path) -> None:
+def test_a_region_is_given_wrong_settings(
+    world: World, prometheus: Prometheus, folder: Path
+) -> None:
     """Bad publishers, a stolen login, a program with a bug, scalers that can't scale."""
     layout = layout_of(world, scale=(1, 1))
     core = world.amqp_url("oregon", "core")

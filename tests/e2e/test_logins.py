@@ -40,7 +40,7 @@ def hear(connection: ClientConnection) -> dict[str, Any]:
     return push
 
 
-def ask(connection: ClientConnection, **verb: Any) -> dict[str, Any]:
+def answer_to(connection: ClientConnection, **verb: Any) -> dict[str, Any]:
     connection.send(json.dumps(verb))
     return hear(connection)
 
@@ -51,8 +51,11 @@ def test_a_user_gets_its_own_messages_in_every_region(world: World) -> None:
     with first, second:
         for device in (first, second):
             assert hear(device)["user"] == "e2e-reader"
-            assert ask(device, action="subscribe", topic="user.e2e-reader")["type"] == "subscribed"
-            refused = ask(device, action="subscribe", topic="user.somebody")
+            assert (
+                answer_to(device, action="subscribe", topic="user.e2e-reader")["type"]
+                == "subscribed"
+            )
+            refused = answer_to(device, action="subscribe", topic="user.somebody")
             assert (refused["type"], refused["code"]) == ("error", 103)
         assert world.run("publish", "user.e2e-reader", '{"n": 1}').returncode == 0
         assert hear(first)["body"] == hear(second)["body"] == {"n": 1}
@@ -72,7 +75,7 @@ def test_a_revoked_user_is_out_in_every_region(world: World) -> None:
             assert hear(reader)["type"] == "logged_in"
         revoke_and_watch(world, readers)
         for reader in others:
-            assert ask(reader, action="ping")["type"] == "pong"
+            assert answer_to(reader, action="ping")["type"] == "pong"
     for url in urls:
         with opened(url, old) as again:
             push = hear(again)

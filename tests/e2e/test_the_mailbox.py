@@ -26,7 +26,7 @@ class LoggedInReader:
         self._connection = connection
         self.topic = f"user.{user}"
 
-    def say(self, **verb: Any) -> None:
+    def send_verb(self, **verb: Any) -> None:
         self._connection.send(json.dumps(verb))
 
     def hear(self, *types: str) -> dict[str, Any]:
@@ -38,16 +38,16 @@ class LoggedInReader:
             assert push["type"] != "error", push
 
     def open_mailbox(self) -> list[dict[str, Any]]:
-        self.say(action="subscribe", topic=self.topic)
+        self.send_verb(action="subscribe", topic=self.topic)
         assert self.hear("subscribed")["recovered"] is True
-        self.say(action="ping")
+        self.send_verb(action="ping")
         kept = []
         while (push := self.hear("message", "acked", "read", "pong"))["type"] != "pong":
             kept.append(push)
         return kept
 
     def mark(self, kind: str, id_: str) -> None:
-        self.say(action=kind, topic=self.topic, id=id_)
+        self.send_verb(action=kind, topic=self.topic, id=id_)
 
 
 @contextlib.contextmanager
@@ -57,7 +57,7 @@ def device(world: World, region: str, user: str, *options: str) -> Iterator[Logg
     url = world.region(region)["gateways"][0]["websocket_url"]
     with connect(url) as connection:
         found = LoggedInReader(connection, user)
-        found.say(action="login", token=issued.stdout.strip())
+        found.send_verb(action="login", token=issued.stdout.strip())
         assert found.hear("logged_in")["user"] == user
         yield found
 
@@ -96,7 +96,7 @@ def test_what_came_while_the_user_was_away_is_dismissed_on_one_device_and_gone_o
         device(world, "dublin", new_user()) as stranger,
         device(world, "oregon", "billing-desk", "--topics", "marks.billing") as tool,
     ):
-        tool.say(action="subscribe", topic="marks.billing")
+        tool.send_verb(action="subscribe", topic="marks.billing")
         tool.hear("subscribed")
         assert stranger.open_mailbox() == []
         for each in (phone, page):

@@ -98,7 +98,7 @@ class Mirror:
         """Return when a line since the last call has the words ``text``."""
         with self._more:
             found = self._more.wait_for(lambda: any(text in line for line in self.lines), seconds)
-            assert found, f"{text!r} was never said: {self.lines[-3:]}"
+            assert found, f"{text!r} was never printed: {self.lines[-3:]}"
             self.lines.clear()
 
     def end(self, code: int) -> dict[str, Any]:

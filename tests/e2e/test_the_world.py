@@ -242,7 +242,7 @@ def test_a_box_is_fed_from_two_core_nodes_and_survives_one(cluster: World) -> No
 
 
 @pytest.mark.slow
-def test_a_box_that_is_told_to_stop_drains_and_leaves_nothing_on_the_core(
+def test_a_box_that_is_ordered_to_stop_drains_and_leaves_nothing_on_the_core(
     cluster: World,
 ) -> None:
     region = cluster.region("oregon")

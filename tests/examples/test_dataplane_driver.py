@@ -42,7 +42,7 @@ async def port(tmp_path: Path) -> AsyncIterator[int]:
 async def test_who_subscribes_gets_a_message_each_second(port: int) -> None:
     async with websockets.connect(f"ws://127.0.0.1:{port}/websocket") as connection:
         reader = Reader(connection)
-        refused = await reader.ask(action="history", topic="news.example")
+        refused = await reader.answer_to(action="history", topic="news.example")
         assert (refused["type"], refused["code"]) == ("error", 107)
         await reader.subscribe("news.example")
         first, second = await reader.hear(), await reader.hear()
@@ -53,10 +53,10 @@ async def test_who_subscribes_gets_a_message_each_second(port: int) -> None:
 async def test_who_logs_in_is_known_by_name_from_then_on(port: int) -> None:
     async with websockets.connect(f"ws://127.0.0.1:{port}/websocket") as connection:
         reader = Reader(connection)
-        assert await reader.ask(action="ping") == {"type": "pong", "user": None}
-        push = await reader.ask(action="login", token="zoë")
+        assert await reader.answer_to(action="ping") == {"type": "pong", "user": None}
+        push = await reader.answer_to(action="login", token="zoë")
         assert push == {"type": "logged_in", "user": "zoë"}
-        assert await reader.ask(action="ping") == {"type": "pong", "user": "zoë"}
+        assert await reader.answer_to(action="ping") == {"type": "pong", "user": "zoë"}
 
 
 def test_it_needs_nothing_but_the_protocol_and_a_few_lines() -> None:

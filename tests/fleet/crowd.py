@@ -185,7 +185,7 @@ def _leaving(times: Sequence[float]) -> dict[str, float]:
     }
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
@@ -222,7 +222,7 @@ async def run(
         for seat, reader in zip(seats, taken, strict=True)
     ]
     async with _publisher(frontdesks, key) as publisher:
-        _say("ready")
+        _print_line("ready")
         end = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
         sent: list[asyncio.Task[None]] = []
         while not end.done():
@@ -249,7 +249,7 @@ async def run(
         "why": sorted({seat.disconnected for seat in seats if seat.disconnected})[:5],
         **publisher.report(),
     }
-    _say(json.dumps(report))
+    _print_line(json.dumps(report))
     for task in sitting:
         task.cancel()
     await asyncio.gather(*sitting, return_exceptions=True)

@@ -123,7 +123,7 @@ def test_up_goes_on_where_a_killed_one_stopped(empty_fleet: Fleet, port_base: in
     assert before.items() <= inits(empty_fleet).items()
 
 
-def test_a_machine_that_cannot_boot_is_said_with_its_last_words(fleet: Fleet) -> None:
+def test_a_machine_that_cannot_boot_is_reported_with_its_last_words(fleet: Fleet) -> None:
     fleet.pull_plug(["oregon-core-1"])
     init = fleet.folders.of("oregon-core-1") / "upper/usr/lib/systemd/systemd"
     init.parent.mkdir(parents=True, exist_ok=True)

@@ -154,7 +154,7 @@ def test_each_machine_has_a_certificate_for_its_name_and_address(tmp_path: Path)
 
 
 @pytest.mark.sockets
-def test_ssh_is_told_of_every_machine_and_trusts_only_known_keys(tmp_path: Path) -> None:
+def test_ssh_knows_every_machine_and_trusts_only_known_keys(tmp_path: Path) -> None:
     folders = Folders.at(tmp_path)
     access.write_ssh_config(folders, Network("nf-none"), {"oregon-core-1": "ssh-ed25519 AAAA x\n"})
     asked = run.run("ssh", "-G", "-F", folders.ssh_config, "dublin-core-3").splitlines()
@@ -194,7 +194,7 @@ def test_options_after_the_first_word_are_the_other_programs(
     assert list(ran[0][-3:]) == ["df", "-h", "--help"]
 
 
-def test_what_the_scalers_driver_boots_is_said_once_and_by_name(
+def test_what_the_scalers_driver_boots_is_reported_once_and_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet = Fleet(Folders.at(tmp_path), print)
@@ -216,13 +216,13 @@ def test_machines_become_boxes_in_the_background_by_their_playbook(
 ) -> None:
     folders = Folders.at(tmp_path)
     playbook = tmp_path / "ansible-playbook"
-    playbook.write_text('#!/bin/sh\nprintf "%s\\n" "$NEWSFABRIC_FLEET_FOLDER" "$@" >"$0.said"\n')
+    playbook.write_text('#!/bin/sh\nprintf "%s\\n" "$NEWSFABRIC_FLEET_FOLDER" "$@" >"$0.out"\n')
     playbook.chmod(0o755)
     monkeypatch.setattr(playbooks, "ansible_playbook", lambda: str(playbook))
     two = ["oregon-retail-2", "oregon-retail-3"]
     with playbooks.scale_out(folders, two, ["--extra-vars", "a=1"]) as running:
         assert running.wait(30) == 0
-    text = (tmp_path / "ansible-playbook.said").read_text().splitlines()
+    text = (tmp_path / "ansible-playbook.out").read_text().splitlines()
     assert text[0] == str(folders.top)
     assert Path(text[3]).name == "scale-out-retail.yml"
     assert text[4:] == [
@@ -234,7 +234,7 @@ def test_machines_become_boxes_in_the_background_by_their_playbook(
 
 
 @pytest.mark.sockets
-def test_a_failing_program_is_said_with_the_end_of_what_it_said() -> None:
+def test_a_failing_program_is_reported_with_the_end_of_its_output() -> None:
     with pytest.raises(FleetError, match=r"exit code 3: sh -c(.|\n)*the last words"):
         run.run("sh", "-c", "echo the last words >&2; exit 3")
     with pytest.raises(FleetError, match="no-such-program: No such file"):

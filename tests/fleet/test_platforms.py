@@ -28,7 +28,7 @@ def test_the_readmes_commands_are_played_in_its_order_and_end_with_the_world() -
     assert sum(line.endswith("&") for line in lines) == 1
 
 
-def test_a_readme_without_that_section_is_told() -> None:
+def test_a_readme_without_that_section_is_reported() -> None:
     with pytest.raises(FleetError, match="has no section"):
         readme_commands("# newsfabric\n")
 
@@ -38,7 +38,7 @@ def test_the_tests_options_are_given_on() -> None:
     assert script.endswith("-k shovels")
 
 
-def test_of_a_log_the_last_count_of_tests_is_told() -> None:
+def test_of_a_log_the_last_count_of_tests_is_printed() -> None:
     log = (
         "== 1 failed, 2 passed in 3.21s ==\n==== 370 passed, 2 skipped in 301.55s (0:05:01) ====\n"
     )
@@ -63,8 +63,8 @@ def test_a_platform_works_if_each_of_its_steps_did() -> None:
             "suite": "trixie",
             "versions": {"RabbitMQ": "4.0.5", "PHP": "8.4.11"},
             "outcomes": [
-                {"step": "set-up", "code": 0, "seconds": 61.4, "said": ""},
-                {"step": "chaos", "code": 1, "seconds": 200.0, "said": "1 failed in 2.0s"},
+                {"step": "set-up", "code": 0, "seconds": 61.4, "note": ""},
+                {"step": "chaos", "code": 1, "seconds": 200.0, "note": "1 failed in 2.0s"},
             ],
             "works": False,
         }

@@ -114,7 +114,7 @@ class Three:
             # Hosts of two fleets have the same addresses.
             "ansible_control_path": f"%(directory)s/{folders.namespace}-%%h",
         }
-        (self._folder / "told.yml").write_text(yaml.safe_dump(variables))
+        (self._folder / "variables.yml").write_text(yaml.safe_dump(variables))
 
     def move(self, host: str, letter: str) -> None:
         """Name another machine for a host in the inventory."""
@@ -215,7 +215,7 @@ class Three:
         return urls[0].partition("://")[2].partition("@")[0].partition(":")[2]
 
     def _words(self, name: str, *options: str) -> list[str]:
-        variables = ("--extra-vars", f"@{self._folder / 'told.yml'}", *options)
+        variables = ("--extra-vars", f"@{self._folder / 'variables.yml'}", *options)
         return command(PLAYBOOKS / name, self.inventory, variables)
 
     def _certify(self) -> None:

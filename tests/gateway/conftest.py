@@ -20,8 +20,8 @@ def dataplanes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Process]]:
     """Record the data planes of this test. After a panic, the captured stderr has its place."""
     started: list[Process] = []
 
-    def noted(*told: Any) -> Process:
-        started.append(start(*told))
+    def noted(*arguments: Any) -> Process:
+        started.append(start(*arguments))
         return started[-1]
 
     monkeypatch.setenv("RUST_BACKTRACE", "1")

@@ -31,7 +31,7 @@ from plays import (
     Play,
     PlayedMessage,
     Publish,
-    Say,
+    Send,
     Step,
     TickOf,
     Vanish,
@@ -79,11 +79,11 @@ TOKENS: Final = (
 @pytest.fixture
 async def boxes(tmp_path: Path) -> AsyncIterator[list[Box]]:
     """Open a box of each engine, for all examples of a test."""
-    told = TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER)
+    token_settings = TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER)
     async with contextlib.AsyncExitStack() as stack:
         yield [
             await stack.enter_async_context(
-                opened_box(engine, table=TABLE, tokens=told, **SETTINGS)
+                opened_box(engine, table=TABLE, tokens=token_settings, **SETTINGS)
             )
             for engine in ("tornado", "native")
         ]
@@ -151,7 +151,7 @@ strange_verbs = st.fixed_dictionaries(
     },
 )
 verbs = weighted([subscribes] * 4 + [histories] * 2 + [unsubscribes, logins, strange_verbs])
-said = verbs.map(lambda verb: json.dumps(verb, ensure_ascii=False))
+verb_texts = verbs.map(lambda verb: json.dumps(verb, ensure_ascii=False))
 # Pings as a page's library writes them, and some that nearly are.
 pings = st.sampled_from(
     ["", ',"ref":1', ',"ref":"r"', ',"ref":-1', ',"ref":"\\n"', ',"ref":"' + "x" * 41 + '"', ","]
@@ -166,7 +166,7 @@ payloads = st.sampled_from(
 control_frames = st.tuples(st.sampled_from([PING, PONG]), st.binary(max_size=125))
 messages = st.builds(
     PlayedMessage,
-    verb=weighted([said] * 8 + [pings, no_verbs]),
+    verb=weighted([verb_texts] * 8 + [pings, no_verbs]),
     cuts=cuts,
     between=st.lists(control_frames, max_size=2).map(tuple),
     opcode=st.sampled_from([TEXT, TEXT, TEXT, BINARY]),
@@ -211,8 +211,8 @@ farewells = st.sampled_from([1000, 1001, 1003, 1007, 1012, 1014, 3000, 4999]).fl
     )
 )
 comings = st.builds(Connect, readers, kinds, cuts)
-sayings = st.builds(
-    Say,
+sends = st.builds(
+    Send,
     readers,
     st.lists(weighted([messages] * 9 + [strange_messages]), min_size=1, max_size=4).map(tuple),
     cuts,
@@ -234,7 +234,7 @@ endings = st.one_of(
 others = st.builds(Again, st.integers(0, 9)) | st.builds(TickOf, st.integers(0, 3))
 # Mostly ordinary steps, so that readers receive something.
 steps: st.SearchStrategy[Step] = weighted(
-    [sayings] * 6 + [publications] * 6 + [comings, endings, others]
+    [sends] * 6 + [publications] * 6 + [comings, endings, others]
 )
 pasts = st.builds(
     Past,

@@ -248,7 +248,7 @@ def test_a_backlog_comes_once_of_a_region_whose_clocks_were_an_hour_ahead_and_se
 
 @pytest.mark.promise("D1")
 def test_what_a_region_routed_before_it_was_heard_of_comes_once_though_it_looks_young() -> None:
-    """Seed 20298 of the model with --clocks --partial 0.3: its latest time was never told."""
+    """Seed 20298 of the model with --clocks --partial 0.3: its latest time was never reported."""
 
     async def history(fabric: LogFabric) -> None:
         far, near = fabric.starts_log(AWAY), fabric.starts_log(HOME)

@@ -80,7 +80,7 @@ def test_where_proxy_headers_come_from_must_be_networks() -> None:
     assert "10.1.2.3/8 has host bits set" in done.stderr
 
 
-def test_an_engine_that_reads_no_proxy_headers_is_not_told_of_them() -> None:
+def test_an_engine_that_reads_no_proxy_headers_is_not_given_them() -> None:
     done = gateway("--proxy-from=10.0.0.0/8", "--engine=tornado")
     assert done.returncode == 1
     assert "--proxy-from needs the native engine" in done.stderr

@@ -74,12 +74,12 @@ def outbox_lines(dice: random.Random) -> Iterator[str]:
             assert policy is not None
             publication = Publication(one, policy, None)
             fits = box.push(frame(number, size), publication, now / 1000)
-            said = f"push {number} {size} {now} {slow} {text(one)}"
+            line = f"push {number} {size} {now} {slow} {text(one)}"
         elif roll < 7:
             fits = box.push_firm(frame(number, size), now / 1000)
-            said = f"firm {number} {size} {now}"
+            line = f"firm {number} {size} {now}"
         elif roll < 9:
-            taken = box.take(size * 2)
+            taken = box.take_frames(size * 2)
             numbers = "".join(f" {int(one[:4])}" for one in taken)
             yield f"take {sum(map(len, taken))} :{numbers}"
             continue
@@ -88,7 +88,7 @@ def outbox_lines(dice: random.Random) -> Iterator[str]:
             continue
         counts = f"{dropped['conflate']} {dropped['drop_oldest']}"
         dropped.clear()
-        yield f"{said} : {int(fits)} {box.pending_bytes} {counts}"
+        yield f"{line} : {int(fits)} {box.pending_bytes} {counts}"
 
 
 def seen_lines(dice: random.Random) -> Iterator[str]:

@@ -43,15 +43,15 @@ async def test_a_revoked_user_is_out(
         return core.connect()
 
     monkeypatch.setattr(revoke, "connect", connect)
-    told = TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER)
+    token_settings = TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER)
     async with (
         running(cluster, now_ms=clock_ms),
-        opened_box(engine, table=TABLE, store=store, tokens=told) as box,
+        opened_box(engine, table=TABLE, store=store, tokens=token_settings) as box,
         box.reader() as reader,
         box.reader() as other,
     ):
-        assert (await reader.ask(action="login", token=token("42")))["type"] == "logged_in"
-        assert (await other.ask(action="login", token=token("7")))["type"] == "logged_in"
+        assert (await reader.answer_to(action="login", token=token("42")))["type"] == "logged_in"
+        assert (await other.answer_to(action="login", token=token("7")))["type"] == "logged_in"
         # The work of the shovel between core and box.
         carrying = asyncio.create_task(_carry(cluster, box.broker))
         fabric = Fabric((REGION,))
@@ -61,7 +61,7 @@ async def test_a_revoked_user_is_out(
         carrying.cancel()
         await asyncio.gather(carrying, return_exceptions=True)
     # A box that starts later reads it from the store.
-    async with opened_box(engine, table=TABLE, store=store, tokens=told) as box:
+    async with opened_box(engine, table=TABLE, store=store, tokens=token_settings) as box:
         await until(lambda: len(box.gateway.core.authenticator.revocations) == 1)
 
 

@@ -158,7 +158,7 @@ async def test_whoever_only_hears_that_there_is_no_room_hears_it_whatever_he_sen
             made.close()
 
 
-async def test_beyond_those_who_are_told_others_are_closed_without_a_word(
+async def test_beyond_those_who_get_a_reason_others_are_closed_without_a_word(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(taking, "_NOTICES_AT_ONCE", 2)

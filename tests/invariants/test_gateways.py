@@ -49,7 +49,7 @@ def steps_of(seed: int, *, most: int) -> list[Step]:
     ]
 
 
-async def take(fabric: LogFabric, step: Step) -> None:
+async def take_step(fabric: LogFabric, step: Step) -> None:
     deed, number, fate, way = step
     stores = fabric.stores
     logs = list(stores.logs.values())
@@ -102,12 +102,12 @@ def play(
             fabric.starts_log(region)
         for step in steps_of(seed + 1, most=20) if steps is None else ():
             if step[0] not in ("leave", "restart", "down"):
-                await take(fabric, step)
+                await take_step(fabric, step)
         fabric.stores.replicate()
         await fabric.begin()
         await fabric.leave()
         for step in steps_of(seed, most=120) if steps is None else steps:
-            await take(fabric, step)
+            await take_step(fabric, step)
             check(fabric, False)
         await fabric.heal()
         check(fabric, True)

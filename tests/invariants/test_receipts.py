@@ -233,7 +233,7 @@ DEEDS = [
 WAITS = (0.01, 0.3, 0.3, 1.0, 3.0, 12.0, 40.0)
 
 
-async def take(fabric: RouterFabric, deed: str, dice: random.Random) -> None:
+async def do_deed(fabric: RouterFabric, deed: str, dice: random.Random) -> None:
     if deed == "publish":
         fabric.publish(dice.randrange(1, 5))
     elif deed == "wait":
@@ -293,7 +293,7 @@ def test_l1_what_was_confirmed_to_its_publisher_is_a_message_within_its_log(seed
         async with confirmed() as receipts:
             await fabric.open()
             for _ in range(dice.randrange(60)):
-                await take(fabric, dice.choice(DEEDS), dice)
+                await do_deed(fabric, dice.choice(DEEDS), dice)
             assert await lost(fabric, receipts) == []
 
     run(history(), began=EPOCH / 1000)

@@ -276,7 +276,7 @@ class MovingReaders:
 
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=examples(250))
-def test_l4_who_is_told_that_nothing_is_missing_has_or_is_given_all_that_is_past(
+def test_l4_a_reader_whose_answer_is_that_nothing_is_missing_has_or_is_given_all_that_is_past(
     seed: int,
 ) -> None:
     async def history() -> None:
@@ -290,7 +290,7 @@ def test_l4_who_is_told_that_nothing_is_missing_has_or_is_given_all_that_is_past
     run(history(), began=NOW)
 
 
-def test_l4_most_readers_are_told_so() -> None:
+def test_l4_most_readers_get_that_answer() -> None:
     """Otherwise the property above would prove nothing."""
     seen: list[bool] = []
 

@@ -143,7 +143,7 @@ class CrowdProgram(Program):
         """Wait until the reports so far add up to ``counts``; fields in NOW are current values."""
         async with asyncio.timeout(PATIENCE):
             while True:
-                self.report = await self.ask("report")
+                self.report = await self.send_command("report")
                 numbers = {k: v for k, v in self.report.items() if isinstance(v, int)}
                 self._sums.update(numbers)
                 self.delays.update(dict(self.report["receive"]["counts"]))
@@ -159,7 +159,7 @@ class CrowdProgram(Program):
         to a late one, until ``owed_until`` seconds from now."""
         until = time.time_ns() + round(owed_until * SECOND)
         owed = {"kind": "crowd", "since": {TOPIC: 1}, "until": until}
-        entries = [entry | owed for entry in (await self.ask("records"))["entries"]]
+        entries = [entry | owed for entry in (await self.send_command("records"))["entries"]]
         sent = {TOPIC: sorted(map(list, fabric.sent.items()))}
         return census(entries, [{"name": "p1", "sent": sent, "unreceipted": 0}])
 
@@ -168,7 +168,7 @@ async def test_what_is_lost_or_doubled_is_counted_and_what_comes_again_after_a_c
     program: Path,
 ) -> None:
     async with PushingFabric.running() as fabric, CrowdProgram.running(program, fabric) as crowd:
-        await crowd.ask("readers 3 1000")
+        await crowd.send_command("readers 3 1000")
         await crowd.has(present=3)
         for n in (0, 1, 1):
             await fabric.push(n)
@@ -189,7 +189,7 @@ async def test_what_is_lost_or_doubled_is_counted_and_what_comes_again_after_a_c
 
 async def test_a_repeat_under_another_identity_is_doubled(program: Path) -> None:
     async with PushingFabric.running() as fabric, CrowdProgram.running(program, fabric) as crowd:
-        await crowd.ask("readers 1 1000")
+        await crowd.send_command("readers 1 1000")
         await crowd.has(present=1)
         await fabric.push(0)
         await crowd.has(messages=1)
@@ -203,11 +203,11 @@ async def test_a_storm_cuts_all_at_once_and_all_come_back_from_where_they_were(
     program: Path,
 ) -> None:
     async with PushingFabric.running() as fabric, CrowdProgram.running(program, fabric) as crowd:
-        await crowd.ask("readers 40 1000")
+        await crowd.send_command("readers 40 1000")
         await crowd.has(present=40)
         await fabric.push(0)
         await crowd.has(messages=40)
-        assert await crowd.ask("storm") == {"cut": 40}
+        assert await crowd.send_command("storm") == {"cut": 40}
         await crowd.has(returned=40, present=40, broken=0, gaps=0)
         assert {verb["position"] for verb in fabric.asked[40:]} == {"P0"}
         await fabric.push(1)
@@ -223,7 +223,7 @@ async def test_who_is_sent_no_frame_of_a_gateway_counts_it_and_comes_back(
     program: Path, raw: bytes
 ) -> None:
     async with PushingFabric.running() as fabric, CrowdProgram.running(program, fabric) as crowd:
-        await crowd.ask("readers 1 1000")
+        await crowd.send_command("readers 1 1000")
         await crowd.has(present=1)
         await fabric.write(raw)
         await crowd.has(failed=1, returned=1, present=1)
@@ -232,13 +232,13 @@ async def test_who_is_sent_no_frame_of_a_gateway_counts_it_and_comes_back(
 @pytest.mark.parametrize(
     ("code", "reconnect", "comes_back"), [(1012, True, 1), (4001, True, 0), (1012, False, 0)]
 )
-async def test_who_is_sent_away_comes_back_unless_told_not_to(
+async def test_who_is_sent_away_comes_back_unless_asked_not_to(
     program: Path, code: int, reconnect: bool, comes_back: int
 ) -> None:
     push = {"type": "disconnect", "code": code, "reconnect": reconnect, "retry_after_ms": 5}
     text = json.dumps(push, separators=(",", ":")).encode()
     async with PushingFabric.running() as fabric, CrowdProgram.running(program, fabric) as crowd:
-        await crowd.ask("readers 2 1000")
+        await crowd.send_command("readers 2 1000")
         await crowd.has(present=2)
         for reader in fabric.readers:
             await reader.send(text.decode())
@@ -251,11 +251,11 @@ async def test_readers_go_when_fewer_are_wanted_and_what_they_had_stays_in_the_b
     program: Path,
 ) -> None:
     async with PushingFabric.running() as fabric, CrowdProgram.running(program, fabric) as crowd:
-        await crowd.ask("readers 10 1000")
+        await crowd.send_command("readers 10 1000")
         await crowd.has(present=10)
         await fabric.push(0)
         await crowd.has(messages=10)
-        await crowd.ask("readers 4 1000")
+        await crowd.send_command("readers 4 1000")
         await crowd.has(present=4, left=6)
         fabric.publish(1)
         await fabric.push(2)
@@ -267,7 +267,7 @@ async def test_readers_go_when_fewer_are_wanted_and_what_they_had_stays_in_the_b
 
 async def test_a_delay_counts_from_when_a_message_was_to_be_published(program: Path) -> None:
     async with PushingFabric.running() as fabric, CrowdProgram.running(program, fabric) as crowd:
-        await crowd.ask("readers 5 1000")
+        await crowd.send_command("readers 5 1000")
         await crowd.has(present=5)
         await fabric.push(0, held_up=3600.0)
         await crowd.has(messages=5)
@@ -282,17 +282,17 @@ async def test_a_delay_counts_from_when_a_message_was_to_be_published(program: P
 async def test_a_frontdesk_on_loopback_leads_nobody_elsewhere(program: Path) -> None:
     async with PushingFabric.running() as fabric, CrowdProgram.running(program, fabric) as crowd:
         fabric.leads_to = "ws://192.0.2.1:80/websocket"
-        await crowd.ask("readers 1 1000")
+        await crowd.send_command("readers 1 1000")
         while not crowd.report or not crowd.report["foreign"]:
-            crowd.report = await crowd.ask("report")
+            crowd.report = await crowd.send_command("report")
         assert crowd.report["present"] == 0
 
 
-async def test_who_says_what_is_no_command_is_told(program: Path) -> None:
+async def test_a_line_that_is_no_command_is_answered(program: Path) -> None:
     async with PushingFabric.running() as fabric, CrowdProgram.running(program, fabric) as crowd:
-        assert "readers wants" in (await crowd.ask("readers many 1"))["error"]
-        assert (await crowd.ask("sing"))["error"].startswith("the commands are")
-        assert await crowd.ask("end") == {}
+        assert "readers wants" in (await crowd.send_command("readers many 1"))["error"]
+        assert (await crowd.send_command("sing"))["error"].startswith("the commands are")
+        assert await crowd.send_command("end") == {}
         assert await crowd.process.wait() == 0
 
 

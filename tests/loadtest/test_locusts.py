@@ -233,7 +233,7 @@ def test_what_is_no_token_is_refused_and_not_shown(tmp_path: Path, text: str) ->
 # --- the report ---------------------------------------------------------------------------------
 
 
-def test_the_report_says_what_was_not_kept_and_escapes_what_it_is_told(tmp_path: Path) -> None:
+def test_the_report_says_what_was_not_kept_and_escapes_its_input(tmp_path: Path) -> None:
     found = census([], [])
     rows = [("receive", "<b>", 3, 1, 1.0, 2.0, 3.0)]
     given = options(tokens_file="/a/secret/place")

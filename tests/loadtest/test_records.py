@@ -159,7 +159,7 @@ def test_a_subscription_of_one_topic_leaves_those_of_others() -> None:
     assert record.got(KEY, 9, agrees=True) == "doubled"
 
 
-def test_a_message_without_receipt_is_owed_to_nobody_and_told() -> None:
+def test_a_message_without_receipt_is_owed_to_nobody_and_reported() -> None:
     found = counted(reader(), by=sent(unreceipted=2))
     assert (found.owed, found.unreceipted) == (10, 2)
     assert list(found.broken_promises()) == ["2 messages have no receipt"]

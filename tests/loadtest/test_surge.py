@@ -90,10 +90,10 @@ def test_a_band_of_few_connects_says_nothing() -> None:
         ({"lost": 1}, "1 deliveries were lost"),
         ({"doubled": 2}, "2 deliveries were doubled"),
         ({"never_in": 3}, "3 readers never got in"),
-        ({"owed": 0}, "no delivery was owed to anybody, so none can be said to be kept"),
+        ({"owed": 0}, "no delivery was owed to anybody, so no promise can be shown to be kept"),
     ],
 )
-def test_what_the_census_finds_is_said(census: dict[str, int], error: str) -> None:
+def test_what_the_census_finds_is_reported(census: dict[str, int], error: str) -> None:
     assert broken(census) == [error]
 
 

@@ -31,7 +31,7 @@ from newsfabric.messages.mailbox import (
     encode_mark,
     first_of_each,
     is_individual,
-    note,
+    tool_note,
 )
 from newsfabric.topics import TopicPolicy
 
@@ -96,7 +96,7 @@ def test_announcements_of_one_mark_are_one_message_and_the_note_is_another() -> 
         READ, id=id_of(START_MS + 500, LETTER.identity), at_ms=READ.at_ms + 1
     )
     first, second = (received(announcement(m, left_ms=2**48)).identity for m in (READ, copy))
-    noted = note(READ, LETTER, left_ms=2**48)
+    noted = tool_note(READ, LETTER, left_ms=2**48)
     assert noted is not None
     assert first == second != received(noted).identity
 
@@ -134,7 +134,7 @@ def test_the_longest_names_still_make_a_message_that_a_router_takes() -> None:
     mark = dataclasses.replace(READ, topic="a" * 135 + "." + "x" * 64, kind="dismiss")
     assert received(announcement(mark, left_ms=2**48)).message_id is not None
     marked = dataclasses.replace(LETTER, app_id="x" * 249, message_id="m" * 255)
-    noted = note(mark, marked, left_ms=2**48)
+    noted = tool_note(mark, marked, left_ms=2**48)
     assert noted is not None
     assert len(received(noted).topic) == 255
 
@@ -173,7 +173,7 @@ def test_what_isnt_an_announcement_announces_nothing(fields: dict[str, object]) 
 
 
 def test_a_note_says_who_did_what_with_which_message() -> None:
-    noted = note(READ, LETTER, left_ms=2**48)
+    noted = tool_note(READ, LETTER, left_ms=2**48)
     assert noted is not None
     assert json.loads(noted.body) == {
         "user": "42",
@@ -182,7 +182,7 @@ def test_a_note_says_who_did_what_with_which_message() -> None:
         "mark": "read",
         "at": START_MS + 10,
     }
-    assert note(READ, dataclasses.replace(LETTER, app_id=None), left_ms=0) is None
+    assert tool_note(READ, dataclasses.replace(LETTER, app_id=None), left_ms=0) is None
 
 
 @pytest.mark.parametrize("wrong", [Properties(), Properties(type="tick")])

@@ -90,7 +90,7 @@ def encoded(fields: Any, kind: str = REPORT) -> Message:
 
 
 @given(reports)
-def test_a_report_comes_back_as_it_was_said(report: Report) -> None:
+def test_a_report_comes_back_as_it_was_sent(report: Report) -> None:
     assert decode_report(encode_report(report)) == report
 
 

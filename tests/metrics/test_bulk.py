@@ -86,7 +86,7 @@ def total(registry: CollectorRegistry, place: str) -> float | None:
     return registry.get_sample_value("copies_total", {"place": place})
 
 
-def test_a_counter_grows_by_what_it_is_told(counted: Counted, registry: CollectorRegistry) -> None:
+def test_a_counter_grows_by_the_given_number(counted: Counted, registry: CollectorRegistry) -> None:
     first = counted.labels("first")
     first.inc()
     counted.labels("first").inc(41)

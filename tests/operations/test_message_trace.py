@@ -97,7 +97,7 @@ def test_the_hops_come_in_the_order_of_their_times_and_the_winner_is_named() -> 
     assert found["not_seen"] == []
 
 
-def test_who_hasnt_seen_it_and_who_doesnt_answer_is_said() -> None:
+def test_who_hasnt_seen_it_and_who_doesnt_answer_is_reported() -> None:
     asked = [
         _asked("router", "oregon-router-1", _router(2, "publish.oregon.1")),
         _asked("router", "oregon-router-2", NOTHING),

@@ -59,7 +59,7 @@ async def relay(askers: Sequence[str] = ("127.0.0.0/8",)) -> AsyncIterator[str]:
     http.close()
 
 
-async def ask(url: str, **options: object) -> HTTPResponse:
+async def fetch_from(url: str, **options: object) -> HTTPResponse:
     http = SimpleAsyncHTTPClient(force_instance=True)
     try:
         return await http.fetch(url, raise_error=False, **options)
@@ -70,7 +70,7 @@ async def ask(url: str, **options: object) -> HTTPResponse:
 async def test_it_hands_on_what_the_process_says_and_what_prometheus_accepts():
     async with relay() as url:
         accept = "application/openmetrics-text"
-        answer = await ask(f"{url}/metrics/router-1", headers={"Accept": accept})
+        answer = await fetch_from(f"{url}/metrics/router-1", headers={"Accept": accept})
     assert (answer.code, answer.body.decode()) == (200, f"accepted {accept}")
     assert answer.headers["Content-Type"] == "text/plain; version=0.0.4"
 
@@ -78,7 +78,7 @@ async def test_it_hands_on_what_the_process_says_and_what_prometheus_accepts():
 @pytest.mark.parametrize("name", ["broken", "away"])
 async def test_a_process_that_doesnt_answer_is_a_failed_scrape(name: str):
     async with relay() as url:
-        assert (await ask(f"{url}/metrics/{name}")).code == 502
+        assert (await fetch_from(f"{url}/metrics/{name}")).code == 502
 
 
 async def test_what_has_power_over_a_process_isnt_reached():
@@ -89,20 +89,20 @@ async def test_what_has_power_over_a_process_isnt_reached():
             "/metrics/router-1%2f..%2fdrain",
             "/metrics",
         ]
-        assert [(await ask(url + path)).code for path in paths] == [404] * 4
-        posted = await ask(f"{url}/metrics/router-1", method="POST", body="")
+        assert [(await fetch_from(url + path)).code for path in paths] == [404] * 4
+        posted = await fetch_from(f"{url}/metrics/router-1", method="POST", body="")
         assert posted.code == 405
     assert RelayedProcess.drained == 0
 
 
 async def test_whoever_isnt_listed_gets_nothing():
     async with relay(askers=["10.1.0.0/16", "::/0"]) as url:
-        assert (await ask(f"{url}/metrics/router-1")).code == 403
+        assert (await fetch_from(f"{url}/metrics/router-1")).code == 403
 
 
 async def test_a_process_that_isnt_there_is_not_found():
     async with relay() as url:
-        assert (await ask(f"{url}/metrics/router-2")).code == 404
+        assert (await fetch_from(f"{url}/metrics/router-2")).code == 404
 
 
 def test_processes_are_names_and_ports():

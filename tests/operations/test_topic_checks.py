@@ -63,7 +63,7 @@ def test_no_topic_is_without_words_so_any_word_and_more_is_all() -> None:
     assert found_in("*.*.#", "#") == []
 
 
-def test_a_pattern_that_is_there_twice_is_told_as_that() -> None:
+def test_a_pattern_that_is_there_twice_is_reported_as_that() -> None:
     (found,) = findings(table("news.*", "live.*", "news.*"))
     assert found.kind == "double"
     assert found.detail == "never used: topic 1 (news.*) comes first and has the same pattern"
@@ -96,11 +96,11 @@ def test_a_topic_falls_under_the_first_entry_that_matches_it() -> None:
     assert found["publishers"] is None
 
 
-def test_of_a_topic_that_is_spelt_right_nothing_like_it_is_told() -> None:
+def test_of_a_topic_that_is_spelt_right_nothing_like_it_is_reported() -> None:
     assert match(table("news.breaking", "news.*"), "news.breaking")["like"] == []
 
 
-def test_who_may_publish_it_is_told() -> None:
+def test_who_may_publish_it_is_printed() -> None:
     of = table("news.*", "sport.*", rights=("news.#",))
     assert [match(of, topic)["publishers"] for topic in ("news.x", "sport.x")] == [["cms"], []]
 

@@ -60,7 +60,7 @@ def test_without_a_proxy_there_is_no_place_called_so() -> None:
         world("oregon").publishing_ways("proxy")
 
 
-def test_where_nobody_runs_worlds_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nobody_runs_worlds_that_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     none = importlib.metadata.EntryPoints()
     monkeypatch.setattr(worlds, "entry_points", lambda **_group: none)
     with pytest.raises(WorldError, match="localfabric, which runs worlds, isn't installed"):

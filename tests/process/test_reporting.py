@@ -100,7 +100,7 @@ async def test_without_a_link_a_report_is_lost_and_heard_by_the_process_itself(c
     assert len(process.heard) == 1
 
 
-async def test_a_report_that_fails_is_counted_and_said_once_a_minute(
+async def test_a_report_that_fails_is_counted_and_reported_once_a_minute(
     core: StubBroker, expect_error_log: Any
 ):
     expect_error_log("report failed")
@@ -133,7 +133,7 @@ async def test_more_can_say_another_state_and_adds_figures():
     assert report.figures == {"router_waiting": 0.0, "x": 1.0}
 
 
-async def test_of_two_certificates_the_one_that_ends_first_is_told():
+async def test_of_two_certificates_the_one_that_ends_first_is_reported():
     ends, later = "tls_certificate_expiry_timestamp_seconds", 2_000_000_000.0
     for gateways, sent in ((later + 1, later), (later - 1, later - 1)):
         process = ReportingProcess(

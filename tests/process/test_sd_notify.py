@@ -41,7 +41,7 @@ def test_an_abstract_socket_is_written_with_an_at_sign():
         assert listening.recv(100) == b"STOPPING=1"
 
 
-def test_without_a_supervisor_nothing_is_said():
+def test_without_a_supervisor_nothing_is_sent():
     assert not sd_notify.notify(sd_notify.READY, environ={})
 
 
@@ -78,7 +78,7 @@ async def test_the_watchdog_hears_again_and_again_that_the_loop_turns(supervisor
     assert heard == [b"WATCHDOG=1"] * 3
 
 
-async def test_without_a_watchdog_nobody_is_told_anything(supervisor: socket.socket):
+async def test_without_a_watchdog_nothing_is_sent(supervisor: socket.socket):
     await sd_notify.keep_watched(environ(supervisor))
     supervisor.setblocking(False)
     with pytest.raises(BlockingIOError):

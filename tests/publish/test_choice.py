@@ -192,7 +192,7 @@ def test_a_pause_that_was_asked_for_stays() -> None:
     assert chosen.patience == 10.0
 
 
-def test_it_is_said_when_each_region_has_given_a_message_back() -> None:
+def test_it_is_reported_when_each_region_has_given_a_message_back() -> None:
     chosen = choice(2, 1)
     cases = {(): False, (0,): False, (0, 1): False, (1, 2): True, (0, 1, 2): True}
     assert {given: chosen.in_each_region(given) for given in cases} == cases

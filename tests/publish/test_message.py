@@ -24,7 +24,7 @@ from newsfabric.publish.message import (
 NOW = 1_735_689_600_123
 
 
-def test_everything_that_is_said_has_its_place() -> None:
+def test_each_given_field_has_its_place() -> None:
     message = make_message(
         "news.x",
         {"headline": "é"},
@@ -102,7 +102,7 @@ def test_a_number_that_json_has_not_is_rejected_and_it_says_where(body: Any, whe
     assert error.value.detail == f"{where}: JSON has no infinity and no NaN"
 
 
-def test_null_is_sent_where_it_was_said() -> None:
+def test_null_is_sent_where_it_was_given() -> None:
     body = {"price": None, "of": [Quote(None), "null", 1.5]}
     message = make_message("t", body, {}, app_id="a", now_ms=NOW)
     assert message.body == b'{"price":null,"of":[{"price":null},"null",1.5]}'

@@ -35,14 +35,14 @@ def test_closed_twice_it_is_closed(publisher: Publisher) -> None:
         assert ends(publisher.close)
 
 
-def test_who_sends_after_the_end_is_told(publisher: Publisher) -> None:
+def test_who_sends_after_the_end_learns_it(publisher: Publisher) -> None:
     publisher.close()
     for _ in range(2):
         with pytest.raises(RuntimeError, match="closed"):
             publisher.send("news.breaking", {"headline": "Hello"})
 
 
-def test_who_waits_for_room_while_it_is_closed_is_told(publisher: Publisher) -> None:
+def test_who_waits_for_room_while_it_is_closed_learns_it(publisher: Publisher) -> None:
     first = publisher.send("news.breaking", {"headline": "Hello"})
     seen = []
 

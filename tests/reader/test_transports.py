@@ -144,9 +144,9 @@ async def test_verbs_of_all_kinds_go_up_where_there_is_a_way_up(box: Box) -> Non
 
 @pytest.fixture
 async def frontdesk() -> AsyncIterator[Frontdesk]:
-    desk = Frontdesk()
-    yield desk
-    await desk.close()
+    frontdesk = Frontdesk()
+    yield frontdesk
+    await frontdesk.close()
 
 
 async def test_following_goes_on_at_another_box_and_repeats_nothing(

@@ -213,7 +213,7 @@ def test_an_audit_that_looked_nothing_up_is_no_success() -> None:
         judge_npm_audit({"message": "405 Method Not Allowed", "error": {"summary": ""}})
 
 
-def test_advisories_that_could_not_be_fetched_are_told_from_holes() -> None:
+def test_advisories_that_could_not_be_fetched_are_distinguished_from_holes() -> None:
     text = "[ERROR] failed to fetch advisory database https://x with cli\nfatal: no such host\n"
     assert unreachable(text) == "no such host"
     assert unreachable(text.splitlines()[0]) == "no reason given"

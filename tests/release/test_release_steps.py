@@ -72,7 +72,7 @@ def test_checksums_come_last() -> None:
 
 
 @pytest.mark.sockets
-def test_a_program_that_fails_is_named_with_the_end_of_what_it_said(tmp_path: Path) -> None:
+def test_a_program_that_fails_is_named_with_the_end_of_its_output(tmp_path: Path) -> None:
     with pytest.raises(Failed, match=r"(?s)sh -c .* ended with 3\nout\nwhy"):
         run(["sh", "-c", "echo out; echo why >&2; exit 3"], tmp_path)
     assert run(["sh", "-c", "echo out; exit 3"], tmp_path, good=(3,)) == "out\n"

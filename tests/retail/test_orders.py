@@ -117,7 +117,7 @@ def through(*events: Any) -> Drain:
     return leaving
 
 
-def test_readers_are_gone_when_the_gateway_says_so_or_has_gone_after_it_was_told() -> None:
+def test_readers_are_gone_when_the_gateway_reports_it_or_has_exited_after_its_drain_order() -> None:
     assert not through("stop", "accepted", "empty").left
     assert not through("stop", "accepted", "gone").left
     assert through("stop", "gone").left

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from newsfabric.brokers.watch import RESTART_CAP, SILENT_AFTER
 from newsfabric.topology import Broker, ShovelPlace, region_links
-from shovels.watch import LEFT_FOR, MISSING_AFTER, TRIES, UNFIT_FOR, CanaryWatch, Missing
+from shovels.watch import LEFT_FOR, MISSING_AFTER, TRIES, UNFIT_FOR, CanaryWatch, DownShovel
 
 CLIENT, CORE = broker("oregon-client-1"), broker("oregon-core-1")
 CORE_2 = broker("oregon-core-2")
@@ -396,7 +396,7 @@ def test_a_link_that_went_with_its_broker_isnt_left_to_anyone() -> None:
 
 
 def test_pauses_begin_small_again_after_a_shovel_has_run_for_a_while() -> None:
-    missing, rng = Missing(), random.Random(1)
+    missing, rng = DownShovel(), random.Random(1)
     now = 0.0
     for _ in range(5 * 360):
         missing.due(now, rng)

@@ -33,13 +33,13 @@ class Managed:
     home: CassandraHome
     access: tuple[str, ...]
 
-    def ask(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def run_nodetool(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run the playbooks' command."""
         return subprocess.run(
             [self.nodetool, *words], capture_output=True, text=True, timeout=120, check=False
         )
 
-    def ask_as(self, *login: str) -> subprocess.CompletedProcess[str]:
+    def run_nodetool_as(self, *login: str) -> subprocess.CompletedProcess[str]:
         """Run Cassandra's own nodetool, as any user of the host can, with this login or none."""
         java = [str(self.home.java), *self.access, "-cp", f"{self.home.lib}/*"]
         name = "org.apache.cassandra.tools.NodeTool"
@@ -100,7 +100,7 @@ def managed(
 
 
 def test_the_playbooks_command_asks_it(managed: Managed) -> None:
-    done = managed.ask("status")
+    done = managed.run_nodetool("status")
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"^UN +127\.0\.0\.1 ", done.stdout, re.MULTILINE)
 
@@ -111,21 +111,21 @@ def test_what_changes_the_node_may_be_asked_for(managed: Managed) -> None:
         ("clearsnapshot", "-t", "taken", "--", "system_auth"),
         ("cleanup", "--", "system_auth"),
     ):
-        done = managed.ask(*words)
+        done = managed.run_nodetool(*words)
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
 
 
 def test_a_repair_is_begun_and_says_how_it_goes(managed: Managed) -> None:
     # The node itself reports that it has no other node to compare with. Its first line, that the
     # repair starts, is sometimes sent before nodetool listens.
-    done = managed.ask("repair", "--full", "system_traces")
+    done = managed.run_nodetool("repair", "--full", "system_traces")
     assert re.search(r"Repair command #1 .*Nothing to repair for .* system_traces", done.stdout)
     assert "Repair command #1 finished" in done.stdout
 
 
 @pytest.mark.parametrize("login", [(), ("-u", "newsfabric", "-pw", "guessed")])
 def test_whoever_is_on_the_host_rules_nothing(managed: Managed, login: tuple[str, ...]) -> None:
-    done = managed.ask_as(*login)
+    done = managed.run_nodetool_as(*login)
     assert done.returncode != 0
     assert "127.0.0.1  " not in done.stdout
     assert re.search(
@@ -143,7 +143,7 @@ def test_the_password_is_its_own_and_for_no_other_user(managed: Managed) -> None
 def test_the_command_leaves_nothing_in_tmp_and_shows_no_password(managed: Managed) -> None:
     password = (managed.login / "password").read_text().split()[1]
     before = set(os.listdir("/tmp"))
-    assert managed.ask("status").returncode == 0
+    assert managed.run_nodetool("status").returncode == 0
     assert {name for name in set(os.listdir("/tmp")) - before if "hsperf" in name} == set()
     history = managed.written / ".cassandra" / "nodetool.history"
     assert "status" in history.read_text()

@@ -114,7 +114,7 @@ async def test_numbers_are_read_at_home_and_nothing_is_concluded_while_home_is_a
     batch = [envelope(n, at=n, topic="news.numbers", router=log.router) for n in range(1, 21)]
     expected = [Number(e.seq, NumberState.MESSAGE, e) for e in batch]
 
-    def ask(store: CassandraStore, *, at_home: bool) -> Coroutine[Any, Any, list[Number]]:
+    def read_numbers(store: CassandraStore, *, at_home: bool) -> Coroutine[Any, Any, list[Number]]:
         return store.numbers(log, first=1, last=100, limit=100, at_home=at_home)
 
     def since(store: CassandraStore) -> Coroutine[Any, Any, list[Envelope]]:
@@ -123,22 +123,22 @@ async def test_numbers_are_read_at_home_and_nothing_is_concluded_while_home_is_a
     async with opened(regions, "oregon") as store, opened(regions, "dublin") as other:
         await _until_it_works(lambda: store.write(batch))
         # Rows that oregon acknowledged are found, at any state of replication.
-        assert await ask(other, at_home=True) == expected
+        assert await read_numbers(other, at_home=True) == expected
         assert await since(other) == batch
         await _until_it_has(other, "news.numbers", batch)
         await asyncio.to_thread(regions.kill, "oregon-store-1")
         with pytest.raises(StoreUnavailable):
-            await ask(other, at_home=True)
+            await read_numbers(other, at_home=True)
         with pytest.raises(StoreUnavailable):
             await since(other)
         # In dublin they may still be found.
-        assert await ask(other, at_home=False) == expected
+        assert await read_numbers(other, at_home=False) == expected
         # Like any read, this one asks the region that replies.
-        assert await ask(store, at_home=False) == expected
+        assert await read_numbers(store, at_home=False) == expected
         with pytest.raises(StoreUnavailable):
-            await ask(store, at_home=True)
+            await read_numbers(store, at_home=True)
         await asyncio.to_thread(regions.start, "oregon-store-1")
-        await _until_it_works(lambda: ask(other, at_home=True))
+        await _until_it_works(lambda: read_numbers(other, at_home=True))
 
 
 async def test_the_directory_is_changed_at_home_and_read_everywhere(regions):

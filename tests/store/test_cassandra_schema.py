@@ -201,7 +201,7 @@ def test_of_two_runs_at_once_one_applies_and_the_other_finds_nothing_to_do(addre
 
 
 @pytest.mark.cassandra
-def test_a_keyspace_is_not_made_without_saying_how_many_replicas(address):
+def test_a_keyspace_is_not_made_without_a_number_of_replicas(address):
     with Schema(address, None, [FIRST]) as schema, pytest.raises(StoreError, match="--replication"):
         schema.plan()
 

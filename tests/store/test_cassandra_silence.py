@@ -28,7 +28,7 @@ def test_after_a_patient_read_was_in_vain_all_begin_elsewhere() -> None:
     assert silence.begins_here(LONG_WAIT, 40.0)
 
 
-def test_a_silence_that_goes_on_is_told_once() -> None:
+def test_a_silence_that_goes_on_is_reported_once() -> None:
     silence = Silence()
     assert silence.note_silence(LONG_WAIT, 10.0)
     assert not silence.note_silence(LONG_WAIT, 45.0)

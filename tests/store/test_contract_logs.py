@@ -75,7 +75,7 @@ async def test_at_home_the_same_numbers_are_read(store):
     assert home == [Number(1, NumberState.MESSAGE, envelope(1))]
 
 
-async def test_void_numbers_are_void_and_can_be_said_again(store):
+async def test_void_numbers_are_void_and_can_be_declared_again(store):
     await store.void(LOG, [2, 4])
     await store.void(LOG, [4])
     await store.write([envelope(3)])
@@ -164,7 +164,7 @@ async def test_a_row_is_replaced_by_one_of_a_higher_version_alone(store):
     assert await store.directory("oregon", DAY) == [later]
 
 
-async def test_saying_a_change_again_does_no_harm(store):
+async def test_repeating_a_change_does_no_harm(store):
     await store.list_log(LOG)
     later = dataclasses.replace(LISTED, version=2, low=20)
     assert await store.change_log(later) is True

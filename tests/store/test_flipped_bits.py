@@ -115,7 +115,7 @@ async def test_one_flipped_bit_anywhere_in_the_file_makes_no_other_message(path)
 
 @pytest.mark.promise("R7")
 @pytest.mark.parametrize("flipped", [b"words words", b"oregon-router-1@", b'"story-'])
-async def test_a_message_with_a_flipped_bit_is_said_and_its_number_is_missing(
+async def test_a_message_with_a_flipped_bit_is_reported_and_its_number_is_missing(
     path, flipped, caplog, monkeypatch
 ):
     # Other tests have used up the limit of lines.
@@ -137,7 +137,7 @@ async def test_a_message_with_a_flipped_bit_is_said_and_its_number_is_missing(
 
 
 @pytest.mark.promise("R7")
-async def test_a_message_that_an_index_hides_is_said(path, expect_error_log):
+async def test_a_message_that_an_index_hides_is_reported(path, expect_error_log):
     content = path.read_bytes()
     hidden = MESSAGES[29]
     at = content.index(f"{hidden.topic}{hidden.id}".encode(), start_of_index(path))

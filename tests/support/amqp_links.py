@@ -172,7 +172,7 @@ async def _first(*coroutines: object) -> None:
 
 
 def method(cls: int, number: int) -> bytes:
-    """How a method begins on the wire, by its numbers in AMQP 0-9-1's section 1."""
+    """Return the first bytes of a method, from its numbers in AMQP 0-9-1's section 1."""
     return struct.pack(">HH", cls, number)
 
 
@@ -180,7 +180,7 @@ PUBLISH = method(60, 40)
 
 
 def fall_silent(proxy: Proxy, last_words: bytes, *, answer: bytes = b"") -> None:
-    """Nothing passes any more after ``last_words``, said by either side, but an ``answer``."""
+    """Let nothing pass any more after ``last_words``, sent by either side, but an ``answer``."""
 
     def passing(data: bytes) -> bytes:
         if (at := data.find(last_words)) < 0:

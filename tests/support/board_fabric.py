@@ -111,7 +111,7 @@ class MadeUpFabric:
         del self.away[region]
         self.happens("region_back", region, region)
 
-    def document(self, after_seq: int = 0) -> dict[str, Any]:
+    def board_document(self, after_seq: int = 0) -> dict[str, Any]:
         """Return the document of ``/board.json``, with the events after ``after_seq``."""
         home = self.regions[0] if self.regions else "nowhere"
         return {

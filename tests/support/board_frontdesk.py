@@ -104,12 +104,12 @@ class BoardFrontdesk:
 
     def answer(self, after_seq: int = 0) -> str:
         """Return the document as JSON."""
-        made = self.fabric.document(after_seq) if self.document is None else self.document
+        made = self.fabric.board_document(after_seq) if self.document is None else self.document
         return json.dumps(made, separators=(",", ":"))
 
     def _application(self) -> Application:
         files = {"path": PAGES}
-        given = {"desk": self}
+        given = {"frontdesk": self}
         return Application(
             [
                 (r"/board", BoardFileHandler, files),
@@ -140,8 +140,8 @@ class BoardFileHandler(FileHandler):
         await super().get("board.html")
 
 
-class DeskHandler(RequestHandler):
-    """A resource that needs a login, if the desk has a token."""
+class LoginCheckedHandler(RequestHandler):
+    """A resource that needs a login, if the frontdesk has a token."""
 
     def initialize(self, frontdesk: BoardFrontdesk) -> None:
         self.frontdesk = frontdesk
@@ -161,20 +161,20 @@ class DeskHandler(RequestHandler):
             self.finish({"error": {"reason": "unauthorized", "detail": "log in"}})
 
 
-class DocumentHandler(DeskHandler):
+class DocumentHandler(LoginCheckedHandler):
     def get(self) -> None:
         self.set_header("Content-Type", "application/json")
         self.finish(self.frontdesk.answer())
 
 
-class PlotsHandler(DeskHandler):
+class PlotsHandler(LoginCheckedHandler):
     def get(self) -> None:
         self.set_header("Content-Type", "application/json")
         self.finish(json.dumps(self.frontdesk.fabric.plots(), separators=(",", ":")))
 
 
-class StreamHandler(DeskHandler):
-    """Server-sent events: ``update``, sent at once and whenever the desk sends one."""
+class StreamHandler(LoginCheckedHandler):
+    """Server-sent events: ``update``, sent at once and whenever the frontdesk sends one."""
 
     async def get(self) -> None:
         self.set_header("Content-Type", "text/event-stream")
@@ -227,7 +227,7 @@ class LogoutHandler(RequestHandler):
 async def opened_frontdesk(
     fabric: MadeUpFabric | None = None, *, every: float = 1.0, **given: Any
 ) -> AsyncIterator[BoardFrontdesk]:
-    """Open a desk that sends an update every ``every`` seconds; the test moves the clock."""
+    """Open a frontdesk that sends an update every ``every`` seconds; the test moves the clock."""
     frontdesk = BoardFrontdesk(fabric or MadeUpFabric(boxes=4), **given)
     frontdesk.open()
     beating = asyncio.create_task(_beat(frontdesk, every))

@@ -50,7 +50,7 @@ GREETING = b"GET /sockjs HTTP/1.1\r\nHost: x\r\n\r\n"
 PAGE = b"GET /events?topic=news.breaking HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-def told(*, native: dict[str, Any] | None = None, **settings: Any) -> GatewaySettings:
+def gateway_settings(*, native: dict[str, Any] | None = None, **settings: Any) -> GatewaySettings:
     """Return the settings of a gateway that drains and lingers for a short time."""
     fast = {"drain_seconds": 0.0, "linger": 0.2, **settings}
     return GatewaySettings(
@@ -326,7 +326,7 @@ async def attached(
     plane: Dataplane, settings: GatewaySettings | None = None
 ) -> AsyncIterator[Control]:
     """Attach a control plane to ``plane``, and send it the settings."""
-    control = Control(plane.path, settings or told())
+    control = Control(plane.path, settings or gateway_settings())
     try:
         await control.until(lambda: control.attached)
         control.settle(control.settings)
@@ -351,7 +351,7 @@ async def subscribed(
     """Upgrade ``raw`` and subscribe to ``topics``; return it."""
     assert (await raw.upgrade(path, **headers)).status == 101
     for topic in topics:
-        raw.say(action="subscribe", topic=topic)
+        raw.send_verb(action="subscribe", topic=topic)
         first, payload = await raw.read_frame()
         assert (first, json.loads(payload)["type"]) == (0x81, "subscribed"), payload
     return raw

@@ -127,7 +127,7 @@ WAYS: Final[Mapping[str, tuple[Callable[[], int], str, bool]]] = {
 
 def play(words: str, command: click.Command, way: str, folder: Path) -> tuple[int, str]:
     """Return the exit code and stderr of one command that meets one failure."""
-    output = folder / "said"
+    output = folder / "output"
     child = os.fork()
     if child == 0:
         os._exit(_child(words, command, way, folder, output))

@@ -49,7 +49,7 @@ class FakeBroker:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def saying(
+    async def scripted(
         cls,
         says: Callable[[], Iterator[bytes]],
         *,
@@ -74,7 +74,7 @@ class FakeBroker:
                 writer.write(pika.frame.Method(0, start).marshal())
                 await self._answer(reader, writer)
             else:
-                await self._say(writer)
+                await self._send_script(writer)
                 await reader.read()
         except (OSError, asyncio.IncompleteReadError):
             pass
@@ -95,9 +95,9 @@ class FakeBroker:
                 if (answer := _ANSWERS.get(asked)) and asked is not self._deaf_to:
                     writer.write(pika.frame.Method(frame.channel_number, answer()).marshal())
                 if asked is pika.spec.Basic.Consume:
-                    await self._say(writer)
+                    await self._send_script(writer)
 
-    async def _say(self, writer: asyncio.StreamWriter) -> None:
+    async def _send_script(self, writer: asyncio.StreamWriter) -> None:
         self.sent_bytes = 0
         for data in self._says():
             if data == HANG_UP:

@@ -118,10 +118,10 @@ class Visit:
     async def greet(self, **fields: Any) -> dict[str, Any]:
         """Answer ``hello``; return the settings that follow."""
         await self.hear_named("hello")
-        await self.say(attached(**fields))
+        await self.send_events(attached(**fields))
         return await self.hear_named("settings")
 
-    async def say(self, data: bytes) -> None:
+    async def send_events(self, data: bytes) -> None:
         await asyncio.get_running_loop().sock_sendall(self._socket, data)
 
     def hand_over(self, data: bytes, *descriptors: int) -> None:

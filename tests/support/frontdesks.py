@@ -31,11 +31,11 @@ class Frontdesk:
         self.asked = 0
         self._sockets = bind_sockets(0, "127.0.0.1")
         self.url = f"http://127.0.0.1:{self._sockets[0].getsockname()[1]}/endpoints.json"
-        routes = [("/endpoints.json", _Endpoints, {"desk": self})]
+        routes = [("/endpoints.json", _Endpoints, {"frontdesk": self})]
         self._server = HTTPServer(Application(routes, log_function=lambda _: None))
         self._server.add_sockets(self._sockets)
 
-    def document(self) -> dict[str, Any]:
+    def endpoints_document(self) -> dict[str, Any]:
         gateways = [gateway_of(box) for box in self.boxes]
         return {
             "region": "oregon",
@@ -58,4 +58,4 @@ class _Endpoints(RequestHandler):
     def get(self) -> None:
         self.frontdesk.asked += 1
         self.set_status(200 if self.frontdesk.boxes else 503)
-        self.write(orjson.dumps(self.frontdesk.document()))
+        self.write(orjson.dumps(self.frontdesk.endpoints_document()))

@@ -192,7 +192,7 @@ class Reader:
     def __init__(self, connection: websockets.ClientConnection) -> None:
         self.connection = connection
 
-    async def say(self, **verb: Any) -> None:
+    async def send_verb(self, **verb: Any) -> None:
         await self.connection.send(json.dumps(verb))
 
     async def hear(self) -> dict[str, Any]:
@@ -200,12 +200,12 @@ class Reader:
         push: dict[str, Any] = json.loads(text)
         return push
 
-    async def ask(self, **verb: Any) -> dict[str, Any]:
-        await self.say(**verb)
+    async def answer_to(self, **verb: Any) -> dict[str, Any]:
+        await self.send_verb(**verb)
         return await self.hear()
 
     async def subscribe(self, topic: str, **verb: Any) -> dict[str, Any]:
-        push = await self.ask(action="subscribe", topic=topic, **verb)
+        push = await self.answer_to(action="subscribe", topic=topic, **verb)
         assert push["type"] == "subscribed", push
         return push
 
@@ -223,7 +223,7 @@ class Reader:
 
     async def is_up_to_date(self) -> None:
         """Wait until all pushes sent before now have been received, and no other is on its way."""
-        assert await self.ask(action="ping", ref="fence") == {"type": "pong", "ref": "fence"}
+        assert await self.answer_to(action="ping", ref="fence") == {"type": "pong", "ref": "fence"}
 
 
 @dataclasses.dataclass
@@ -302,7 +302,7 @@ class RawSocket:
         )
         return Response.of(await self.read_until(b"\r\n\r\n"))
 
-    def say(self, **verb: Any) -> None:
+    def send_verb(self, **verb: Any) -> None:
         self.send_frame(0x81, json.dumps(verb).encode())
 
     def send_frame(self, first: int, payload: bytes) -> None:

@@ -25,7 +25,7 @@ from newsfabric import tls
 
 # The names under which Python and pytest keep a test's failure, with all its frames.
 LAST = ("last_exc", "last_type", "last_value", "last_traceback")
-# A thread that was told to end may need a moment; only a broken one takes as long as this.
+# A thread that was asked to end may need a moment; only a broken one takes as long as this.
 GRACE_SECONDS = 30.0
 # Threads of the Cassandra driver, which end some time after its last connection.
 _STAYS = ("event_loop", "Task Scheduler")

@@ -100,25 +100,25 @@ class Stores:
         rows = self._listed_here.items()
         return {log: row.low if row.ended is None else row.ended for log, row in rows}
 
-    def ask(self, region: str | None) -> None:
+    def check_reachable(self, region: str | None) -> None:
         if self.is_down or (region == AWAY and self.is_cut):
             raise StoreUnavailable("away")
 
     async def log_days(self, *, at_home: bool = False) -> list[tuple[str, int]]:
-        self.ask(None)
+        self.check_reachable(None)
         return sorted({(log.region, log.day) for log in self._listed_here})
 
     async def directory(
         self, region: str, day: int, *, but: Collection[Log] = (), at_home: bool = False
     ) -> list[DirectoryRow]:
-        self.ask(None)
+        self.check_reachable(None)
         rows = self._listed_here.values()
         return [r for r in rows if (r.log.region, r.log.day) == (region, day) and r.log not in but]
 
     async def numbers(
         self, log: Log, *, first: int, last: int, limit: int, at_home: bool = False
     ) -> list[Number]:
-        self.ask(log.region if at_home else None)
+        self.check_reachable(log.region if at_home else None)
         known = self.logs.get(log)
         rows = sorted(known.rows.items()) if known is not None else []
         there = (n for seq, n in rows if first <= seq <= last and self._is_seen(log, seq, at_home))
@@ -133,7 +133,7 @@ class Stores:
         limit: int,
         region: str | None = None,
     ) -> list[Envelope]:
-        self.ask(region)
+        self.check_reachable(region)
         found = [
             number.envelope
             for log, known in self.logs.items()
@@ -333,7 +333,7 @@ class LogFabric:
 
     def _arrives(self, message: Message) -> None:
         if self.feed is not None:
-            self.feed.take(Delivery(message, redelivered=False, tag=0, generation=0))
+            self.feed.on_delivery(Delivery(message, redelivered=False, tag=0, generation=0))
 
     # The gateway.
 

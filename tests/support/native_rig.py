@@ -63,7 +63,7 @@ class CountingStore(MemoryStore):
         super().__init__(TABLE, now_ms=lambda: START_MS)
         self.reads = 0
         self.resumes = 0
-        self.spoilt = False
+        self.corrupt = False
         self.released = asyncio.Event()
         self.released.set()
 
@@ -74,8 +74,8 @@ class CountingStore(MemoryStore):
     async def history(self, *args: Any, **kwargs: Any) -> list[Envelope]:
         self.reads += 1
         await self.released.wait()
-        if self.spoilt:
-            raise StoreError("spoilt")
+        if self.corrupt:
+            raise StoreError("corrupt")
         return await super().history(*args, **kwargs)
 
 
@@ -106,23 +106,25 @@ class NativeRig:
         at = self.young_ms + number - START_MS
         return envelope(number, at=at, epoch=self.young_ms, **fields)
 
-    async def say(self, text: bytes, *, auth: bytes = b"", by: bytes = READER) -> None:
-        await self.visit.say(verbs(text, connections=by, auth=auth))
+    async def send_text(self, text: bytes, *, auth: bytes = b"", by: bytes = READER) -> None:
+        await self.visit.send_events(verbs(text, connections=by, auth=auth))
 
-    async def ask(self, *, auth: bytes = b"", by: bytes = READER, **verb: Any) -> ReceivedCommand:
+    async def command_for(
+        self, *, auth: bytes = b"", by: bytes = READER, **verb: Any
+    ) -> ReceivedCommand:
         """Send ``verb``; return the command that follows."""
-        await self.say(json.dumps(verb).encode(), auth=auth, by=by)
+        await self.send_text(json.dumps(verb).encode(), auth=auth, by=by)
         return await self.visit.hear()
 
     async def subscribed(self, **verb: Any) -> dict[str, Any]:
         """Return the fields of the reply to a ``subscribe``, which is sent at once."""
-        command = await self.ask(action="subscribe", **verb)
+        command = await self.command_for(action="subscribe", **verb)
         assert command.name == "subscribe", command
         return command.fields
 
     async def replied(self, **verb: Any) -> dict[str, Any]:
         """Return the push that answers ``verb``; no other command may come."""
-        command = await self.ask(**verb)
+        command = await self.command_for(**verb)
         who = verb.get("by", READER)
         assert (command.name, command.fields["connections"]) == ("reply", who)
         return dict(json.loads(command.fields["push"]))
@@ -159,7 +161,7 @@ async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
         plane = Plane(settings, Path("/nowhere"), path)
         core = Core(settings, TABLE, store, plane)
         serving = DataplaneService(core, plane, HTTPServer(Application()), asyncio.Event())
-        # The gate reads the revocations from the store.
+        # The authenticator reads the revocations from the store.
         await core.authenticator.start()
         store.reads = 0
         visit = await attached(fake, plane)

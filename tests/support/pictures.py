@@ -76,17 +76,17 @@ class PlayedPicture:
         self.picture.links(core=self.core, client=self.client, now=self.now)
         self.picture.update_events(self.now)
 
-    def document(self, **options: Any) -> dict[str, Any]:
+    def board_document(self, **options: Any) -> dict[str, Any]:
         return self.picture.picture_document(self.now, NOW_MS + round(self.now * 1000), **options)
 
     def region(self) -> dict[str, Any]:
         return self.picture.region(self.now, NOW_MS + round(self.now * 1000))
 
     def events(self) -> list[tuple[str, str]]:
-        return [(event["kind"], event["who"]) for event in self.document(own=True)["events"]]
+        return [(event["kind"], event["who"]) for event in self.board_document(own=True)["events"]]
 
     def texts(self) -> list[str]:
-        return [event["text"] for event in self.document(own=True)["events"]]
+        return [event["text"] for event in self.board_document(own=True)["events"]]
 
 
 def _later(report: Report | LoadReport, sent_ms: int) -> Report | LoadReport:

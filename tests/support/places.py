@@ -55,7 +55,7 @@ class RouterPlace:
         finally:
             ticking.cancel()
 
-    async def say(self, box: Box, body: Any) -> None:
+    async def send_message(self, box: Box, body: Any) -> None:
         """Send a message like a router: store it, publish it, then settle it."""
         made = box.envelope(body=body)
         self.last = made.seq

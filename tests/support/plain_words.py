@@ -1,4 +1,4 @@
-"""How plain the words of docstrings and comments are: three counts, and the place of each finding.
+"""Counts of words that aren't plain in docstrings and comments, with the place of each finding.
 
     PYTHONPATH=tests/support python -m plain_words gateway newsfabric/store
 
@@ -100,7 +100,7 @@ def _blocks(lines: list[tuple[int, str]], is_docstring: bool) -> Iterator[Text]:
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of a text, without what is laid out by hand."""
+    """The sentences of a text, without examples, tables and lists."""
     for paragraph in re.split(r"\n\s*\n", text):
         lines = paragraph.split("\n")
         if any(_LAID_OUT.match(line) for line in lines):
@@ -141,7 +141,7 @@ class WordCounts(NamedTuple):
 
     @property
     def what_share(self) -> float:
-        """How often "what" stands in 1,000 words."""
+        """The count of "what" in 1,000 words."""
         return 1000 * self.whats / max(1, self.words)
 
 

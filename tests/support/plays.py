@@ -86,7 +86,7 @@ class Connect:
 
 
 @dataclasses.dataclass(frozen=True)
-class Say:
+class Send:
     """A reader sends messages at once, cut anywhere."""
 
     reader: int
@@ -150,7 +150,7 @@ class TickOf:
     ahead: int
 
 
-Step = Connect | Say | Break | Goodbye | Vanish | Publish | Again | TickOf
+Step = Connect | Send | Break | Goodbye | Vanish | Publish | Again | TickOf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -249,8 +249,8 @@ class _Stage:
         reader = self._readers.get(step.reader)
         if reader is None:
             return []
-        if isinstance(step, Say):
-            seen = await reader.say(step)
+        if isinstance(step, Send):
+            seen = await reader.send_step(step)
         else:
             del self._readers[step.reader]
             seen = await self._end(reader, step)
@@ -391,7 +391,7 @@ class _Reader:
         await self._hear_verbs(seen)
         return seen
 
-    async def say(self, step: Say) -> Seen:
+    async def send_step(self, step: Send) -> Seen:
         self.send(b"".join(map(self._bytes, step.messages)), step.cuts)
         seen = Seen(self._number)
         await self._hear_verbs(seen)

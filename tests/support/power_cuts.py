@@ -21,7 +21,7 @@ PATIENCE = 120.0
 def lacking() -> str | None:
     """Return the first thing that this machine lacks for such a disk, or None."""
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
-        return "/dev/fuse, of which a container must be told"
+        return "/dev/fuse, which a container must be given"
     if shutil.which("fusermount3") is None:
         return "fusermount3 (package fuse3)"
     if importlib.util.find_spec("mfusepy") is None:

@@ -66,7 +66,7 @@ class OpenedRegion:
     async def device(self, user: str = "42", **claims: Any) -> AsyncIterator[Reader]:
         """Open a reader that is logged in and has no subscriptions."""
         async with self.box.reader() as reader:
-            push = await reader.ask(action="login", token=token(user, **claims))
+            push = await reader.answer_to(action="login", token=token(user, **claims))
             assert push["type"] == "logged_in", push
             yield reader
 
@@ -74,7 +74,7 @@ class OpenedRegion:
 async def opened_mailbox(reader: Reader, user: str = "42") -> tuple[dict[str, Any], list[Any]]:
     """Return the reply to a subscribe, and the pushes replayed after it."""
     subscribed = await reader.subscribe(f"user.{user}")
-    await reader.say(action="ping", ref="opened")
+    await reader.send_verb(action="ping", ref="opened")
     pushes = []
     while (push := await reader.hear()) != {"type": "pong", "ref": "opened"}:
         pushes.append(push)
@@ -122,12 +122,12 @@ async def forward(
     link = source.connect()
     consumers: list[Any] = []
 
-    def take(delivery: Delivery) -> None:
+    def take_delivery(delivery: Delivery) -> None:
         message = delivery.message
         target.publish(destination, sent_by_box(message) if destination == "upstream" else message)
         consumers[0].ack(delivery)
 
-    consumers.append(await link.consumer(source.tap(exchange, key), take))
+    consumers.append(await link.consumer(source.tap(exchange, key), take_delivery))
 
 
 @contextlib.asynccontextmanager

@@ -57,11 +57,11 @@ class SockJsSession:
             opened = {"xhr_streaming": b"o\n", "eventsource": b"data: o\r\n", "htmlfile": b'p("o")'}
             await self._raw.read_until(opened[self._transport])
 
-    async def say(self, *verbs: dict[str, Any]) -> None:
+    async def send_verbs(self, *verbs: dict[str, Any]) -> None:
         """Send the verbs in one packet."""
-        await self.say_texts([json.dumps(verb) for verb in verbs])
+        await self.send_texts([json.dumps(verb) for verb in verbs])
 
-    async def say_texts(self, texts: Sequence[str]) -> None:
+    async def send_texts(self, texts: Sequence[str]) -> None:
         """Send texts, which may be no JSON, in one packet."""
         packet = json.dumps(texts).encode()
         if self._transport == "websocket":

@@ -100,7 +100,7 @@ class Collector:
         self.answering.set()
         self.came = asyncio.Event()
 
-    def take(self, body: bytes) -> None:
+    def take_spans(self, body: bytes) -> None:
         for resource in json.loads(body)["resourceSpans"]:
             about = plain(resource["resource"]["attributes"])
             for scope in resource["scopeSpans"]:
@@ -138,7 +138,7 @@ class _Traces(tornado.web.RequestHandler):
         if collector.answers:
             self.set_status(collector.answers.pop(0))
             return
-        collector.take(self.request.body)
+        collector.take_spans(self.request.body)
         collector.came.set()
         self.write(collector.body)
 

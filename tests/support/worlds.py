@@ -57,7 +57,7 @@ class World:
         return [sys.executable, "-m", "operations.cli", *arguments, "--state", str(self.state)]
 
     def status(self) -> dict[str, Any]:
-        """Return what ``newsfabric status --json`` prints, without a process for it."""
+        """Return the output of ``newsfabric status --json``, without a process for it."""
         # A thread has no running loop, which an async test has.
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(self._status).result()

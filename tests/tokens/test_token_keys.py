@@ -108,14 +108,14 @@ async def test_strangers_cant_make_us_ask_again_and_again(issuer: Issuer) -> Non
 
 async def test_all_who_ask_at_once_wait_for_one_read(issuer: Issuer) -> None:
     async with keys_of(issuer.url) as keys:
-        gate = asyncio.Event()
-        issuer.before, issuer.body = gate.wait, BOTH
+        answered = asyncio.Event()
+        issuer.before, issuer.body = answered.wait, BOTH
         waiting = [asyncio.create_task(keys.look_again()) for _ in range(50)]
         while issuer.asked < 2:  # noqa: ASYNC110 - what is waited for sets no event
             await asyncio.sleep(0.001)
         # One caller that gives up doesn't cancel the read for the others.
         waiting.pop().cancel()
-        gate.set()
+        answered.set()
         assert all(await asyncio.gather(*waiting))
         assert issuer.asked == 2
         assert names(keys) == ["first", "second"]

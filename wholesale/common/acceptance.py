@@ -1,6 +1,6 @@
 """The check whether a publisher may publish a well-formed message to its topic. Pure.
 
-Routers decide by this check. Frontdesks use it to report what a router would decide.
+Routers decide by this check. Frontdesks use it to report a router's decision in advance.
 """
 
 from __future__ import annotations

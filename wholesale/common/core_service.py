@@ -147,7 +147,7 @@ class CoreService(abc.ABC, Generic[W]):
 
     @property
     def draining(self) -> bool:
-        """True if the service was told to stop."""
+        """True if the service was ordered to stop."""
         return self._draining
 
     @property

@@ -54,7 +54,7 @@ class ClientRateLimit:
         """Raise a 429 problem for an address that has sent too many requests."""
         forwarded = ",".join(request.headers.get_list("X-Forwarded-For"))
         who = asker(request.remote_ip or "", forwarded, self._balancers)
-        wait = self._pace.ask(who, time.monotonic())
+        wait = self._pace.seconds_to_wait(who, time.monotonic())
         if wait:
             raise HttpProblem(
                 429,

@@ -100,8 +100,8 @@ class FrontdeskSettings:
     For requests to other regions' frontdesks ``authorities`` are trusted, beside those of this
     machine. The ``board`` is for operators who log in, or on loopback for everybody there; other
     regions' frontdesks see this region's part of it. A request waits ``receipt_seconds`` for its
-    receipt, at most ``max_pending`` at a time, and ``drain_seconds`` once the frontdesk was told to
-    stop.
+    receipt, at most ``max_pending`` at a time, and ``drain_seconds`` once the frontdesk is ordered
+    to stop.
     """
 
     name: str

@@ -23,7 +23,7 @@ from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.errors import LinkRefused
 from newsfabric.line_limits import LineLimit
-from newsfabric.messages.mailbox import KeptMessage, UserMark, announcement, decode_mark, note
+from newsfabric.messages.mailbox import KeptMessage, UserMark, announcement, decode_mark, tool_note
 from newsfabric.store import Store, rules
 from newsfabric.topics import TopicTable
 from newsfabric.topology.roles import is_of
@@ -187,7 +187,7 @@ class Marking:
         marked = known.kept.envelope
         left_ms = max(0, rules.lifetime(marked, self._topics).readable_until - self._now_ms())
         messages = [announcement(known.mark, left_ms=left_ms)]
-        for_tools = note(known.mark, marked, left_ms=left_ms)
+        for_tools = tool_note(known.mark, marked, left_ms=left_ms)
         if for_tools is not None and self._topics.find(for_tools.topic) is not None:
             messages.append(for_tools)
         return messages

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class Intake:
-    """The first three stages as one object: :meth:`take` decides about each delivery."""
+    """The first three stages as one object: :meth:`examine` decides about each delivery."""
 
     def __init__(
         self,

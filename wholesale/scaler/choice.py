@@ -4,11 +4,11 @@ The wanted number rises at once and falls slowly. It rises as soon as it must. I
 in ``plan.patience`` seconds, to the highest number needed in all that time. So after a wave there
 is one step down, and a scaler that has just started removes nothing.
 
-A box is removed in three steps, each of which waits for the box's own report. It is told to drain;
-it reports that it drains and has no readers; then the driver ends it. A box that had readers and
-fell silent is never ended. A box that never reported is ended, since a machine may be dead from the
-start. But missing reports prove little. So this scaler must receive nearly all other boxes'
-reports, and the box is told to drain all the same, and given the time for it.
+A box is removed in three steps, each of which waits for the box's own report. It is ordered to
+drain; it reports that it drains and has no readers; then the driver ends it. A box that had readers
+and fell silent is never ended. A box that never reported is ended, since a machine may be dead from
+the start. But missing reports prove little. So this scaler must receive nearly all other boxes'
+reports, and the box is ordered to drain all the same, and given the time for it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Decision:
     """The actions of one second, and their reasons.
 
     ``wanted``: the boxes that shall serve. ``want``: the total to tell the driver, with boxes that
-    leave or failed; None if there are enough. ``drain``: boxes to be told to drain now; ``end``:
+    leave or failed; None if there are enough. ``drain``: boxes to be ordered to drain now; ``end``:
     boxes that the driver may end. ``notes`` are for people. ``refused``: boxes needed above the
     bounds.
     """
@@ -85,7 +85,7 @@ class BoxChooser:
         self._obeyed: set[str] = set()
         self._disobedient: dict[str, float] = {}
         self._drained_at = -math.inf
-        # Silent boxes that are to be ended → since when they are told to drain.
+        # Silent boxes that are to be ended → since when they are ordered to drain.
         self._dismissed: dict[str, float] = {}
         self._replaced: collections.deque[float] = collections.deque()
 
@@ -325,7 +325,7 @@ class _Level:
 
 
 class _Steps:
-    """A bound on the growth of the number that the driver is told."""
+    """A bound on the growth of the number that is sent to the driver."""
 
     def __init__(self) -> None:
         self._at = -math.inf

@@ -1,7 +1,7 @@
 """A scaler without I/O: reports and lists in, decisions out. Pure.
 
 Two scalers of a region have one each, receive the same reports, and make the same decisions. Where
-they differ, the larger number of boxes prevails: a driver is told a total and never reduces it, and
+they differ, the larger number of boxes prevails: a driver is sent a total and never reduces it, and
 a box is ended only if it has reported itself that it is empty.
 """
 

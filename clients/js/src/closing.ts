@@ -56,17 +56,17 @@ export class ReconnectBackoff {
 /**
  * The wait after a loss, in ms; null means never try again.
  *
- * `hasSaidToken`: an invalid login is no reason to stop, since the reader reconnects without it. `notice` is the
+ * `hasSentToken`: an invalid login is no reason to stop, since the reader reconnects without it. `notice` is the
  * gateway's `disconnect` push, if there was one: proxies eat close frames, so its code counts before the socket's. "At
  * once" is granted only after a second of connection: otherwise a gateway that closes each of them would be hammered.
  */
 export function waitAfterLoss(
-  { code, notice = null, openFor = 0, hasSaidToken = false }: { code: number; notice?: GatewayPush | null; openFor?: number; hasSaidToken?: boolean },
+  { code, notice = null, openFor = 0, hasSentToken = false }: { code: number; notice?: GatewayPush | null; openFor?: number; hasSentToken?: boolean },
   backoff: ReconnectBackoff,
   random: number,
 ): number | null {
   const advice = closeAdvice(notice?.code ?? code);
-  const isLoginAlone = (notice?.code ?? code) === INVALID_TOKEN && hasSaidToken;
+  const isLoginAlone = (notice?.code ?? code) === INVALID_TOKEN && hasSentToken;
   if (isLoginAlone) return askedWait(notice) + backoff.next(random, openFor);
   if (advice === "stop" || notice?.reconnect === false) return null;
   const asked = askedWait(notice);

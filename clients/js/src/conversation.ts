@@ -46,7 +46,7 @@ export class Conversation {
     const { out, timers } = options;
     this.#options = options;
     this.#timers = timers;
-    const paced = { send: (verb: Verb) => this.#outbox.say(verb), notify: out.notify };
+    const paced = { send: (verb: Verb) => this.#outbox.queue(verb), notify: out.notify };
     this.#login = new LoginState(paced, options.random);
     this.#topics = new Topics(paced, this.#outbox);
     this.#requests = new Requests(paced, timers, (topic) => this.#topics.isServed(topic));
@@ -60,7 +60,7 @@ export class Conversation {
 
   /** A turn of the event loop is over: send the waiting verbs, as many as the gateway takes. */
   turned(now: number): void {
-    for (const verb of this.#outbox.take(now)) this.#options.out.send(verb);
+    for (const verb of this.#outbox.takeDue(now)) this.#options.out.send(verb);
     const { wait } = this.#outbox;
     if (wait !== null) this.#timers.set("say", now + wait);
   }
@@ -90,8 +90,8 @@ export class Conversation {
   }
 
   /** True if the login was sent on this connection. */
-  get hasSaidToken(): boolean {
-    return this.#login.hasSaid;
+  get hasSentToken(): boolean {
+    return this.#login.hasSent;
   }
 
   /** The gateway no longer accepts the login: continue without one. */
@@ -109,7 +109,7 @@ export class Conversation {
       this.#login.askForToken();
       this.#timers.set("token", now + TOKEN_MS);
     } else {
-      this.#login.say();
+      this.#login.sendToken();
       this.#goOn();
     }
   }
@@ -196,17 +196,17 @@ export class Conversation {
     leave: ({ key }) => this.#topics.leave(key),
     ask: ({ key, verb }) => {
       if (isLogin(verb)) this.#logIn(key, verb);
-      else this.#requests.ask(key, verb, this.#isReady);
+      else this.#requests.add(key, verb, this.#isReady);
     },
     token: ({ token, question }) => {
       if (!this.#login.asks(question)) return;
-      if (this.#login.bring(token) && this.#isOpen) this.#login.say();
+      if (this.#login.bring(token) && this.#isOpen) this.#login.sendToken();
       if (this.#timers.has("token")) this.#goOn();
     },
     logout: () => {
-      const { hasSaid } = this.#login;
+      const { hasSent } = this.#login;
       this.#login.end("logged out", 0);
-      if (hasSaid) this.#options.anew();
+      if (hasSent) this.#options.anew();
     },
     bye: ({ tab }) => this.#topics.leaveAll(tab),
   };
@@ -214,11 +214,11 @@ export class Conversation {
   #logIn(key: string, { action, token }: Verb): void {
     if (action === "login" && this.#login.isOthers(token)) {
       this.#login.end("another user logs in", 0);
-      this.#login.ask(key, token);
+      this.#login.logIn(key, token);
       return this.#options.anew();
     }
-    this.#login.ask(key, token);
-    if (this.#isOpen) this.#login.say();
+    this.#login.logIn(key, token);
+    if (this.#isOpen) this.#login.sendToken();
     if (this.#timers.has("token")) this.#goOn();
   }
 }

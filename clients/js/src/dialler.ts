@@ -80,7 +80,7 @@ export class Dialler {
   /** The socket never opened. */
   refused(now: number): void {
     if (this.#transport !== "websocket" || !this.target.gateway.sockjs || !this.#mayUseSockJS) return this.#failed(now);
-    // Its answer arrives in any case, and must not be taken for that of the next one.
+    // The answer of this probe arrives in any case, and must not be taken for that of the next one.
     this.#options.timers.delete("dial");
     return this.#options.emit({ do: "probe", target: this.target, ms: this.#patience });
   }

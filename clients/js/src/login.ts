@@ -3,7 +3,7 @@
  *
  * A token that is refused for good isn't sent again, on later connections neither. A token that is refused for the
  * moment stays, as does one that a gateway in a hurry may not have read: `again()` repeats it, and so does the next
- * connection. Pages are told of each refusal; `login` events report the final success.
+ * connection. Each refusal is reported to pages; `login` events report the final success.
  *
  * Each question has a number, and an answer counts for its own alone: a token that a page's function makes late is not
  * sent on a connection that has asked for a newer one. Of two logins each page gets its own result.
@@ -62,7 +62,7 @@ export class LoginState {
   }
 
   /** Send the login, if one is wanted. */
-  say(): void {
+  sendToken(): void {
     if (!this.#wanted) return;
     this.#refs += 1;
     this.#ref = `l${this.#refs}`;
@@ -104,7 +104,7 @@ export class LoginState {
   }
 
   /** A page logs in itself, and awaits the answer under `key`. */
-  ask(key: string, token: unknown): void {
+  logIn(key: string, token: unknown): void {
     this.#wanted = true;
     this.#isAsking = false;
     this.#token = token;
@@ -154,9 +154,9 @@ export class LoginState {
     this.#token = this.user ? this.#accepted : null;
     if (isAwaited) return;
     this.refusals += 1;
-    // Its function makes tokens faster than they can be refused: it is asked again after a while.
+    // The page's function makes tokens faster than they can be refused: it is called again after a while.
     if (this.refusals > 1) return this.#out.notify({ t: "error", error: push });
-    // A tab may have a newer one; if none has, the page is told the fault of this one.
+    // A tab may have a newer one; if none has, the fault of this one is reported to the page.
     this.#error = push;
     this.askForToken();
   }
@@ -179,7 +179,7 @@ export class LoginState {
   }
 
   /** True if a token was sent on this connection. */
-  get hasSaid(): boolean {
+  get hasSent(): boolean {
     return this.#sent.size > 0;
   }
 

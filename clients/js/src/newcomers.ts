@@ -24,7 +24,7 @@ export class Newcomers {
     return (this.#current ? [...this.#late, this.#current] : this.#late).map(({ key }) => key);
   }
 
-  /** Whether the topic must be made ready for one. True only once, until `next()` is called. */
+  /** Return true if the topic must be made ready for a newcomer; only once, until `next()` is called. */
   await(): boolean {
     if (this.#late.length === 0 || this.#isAwaited) return false;
     this.#isAwaited = true;

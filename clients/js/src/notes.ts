@@ -45,7 +45,7 @@ export type ToTabs =
   | ({ t: "subscribed" } & Subscribed)
   | { t: "refused"; topic: string; keys: string[] | null; error: ErrorFields };
 
-/** A topic is served from `position` on; `isNews`: pages are told. */
+/** A topic is served from `position` on; `isNews`: it is reported to pages. */
 export interface Subscribed {
   topic: string;
   keys: string[] | null;

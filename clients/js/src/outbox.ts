@@ -1,7 +1,7 @@
 /**
  * The queue of verbs for the gateway, in order, at its pace; outdated verbs are removed. Pure.
  *
- * Nothing is sent before the end of the present turn of the event loop (`take()`): a page which follows a topic and
+ * Nothing is sent before the end of the present turn of the event loop (`takeDue()`): a page which follows a topic and
  * leaves it at once sends nothing at all. A gateway is asked for its limits before verbs wait because of them. Not
  * every page asks, since most never come near.
  */
@@ -27,7 +27,7 @@ export class VerbOutbox {
   #isAsked = false; // true if the gateway has sent its limits on this connection, or will
   #waiting: Verb[] = [];
   #followed = new Set<string>(); // topics that the gateway may have subscribed
-  #allowance = 0; // verbs that may be said at `#countedAt`
+  #allowance = 0; // verbs that may be sent at `#countedAt`
   #countedAt = 0;
 
   /** A connection is open: nothing has been sent on it. */
@@ -44,7 +44,7 @@ export class VerbOutbox {
   }
 
   /** Send `verb` in its turn; once, if it is repeated while it waits. */
-  say(verb: Verb): void {
+  queue(verb: Verb): void {
     if (!this.#waiting.some(({ ref }) => ref === verb.ref)) this.#waiting.push(verb);
   }
 
@@ -82,7 +82,7 @@ export class VerbOutbox {
   }
 
   /** The verbs that may be sent now. */
-  take(now: number): Verb[] {
+  takeDue(now: number): Verb[] {
     const { verbs, verbsPerSecond } = this.limits;
     const earned = (Math.max(0, now - this.#countedAt) / 1000) * SHARE * verbsPerSecond;
     // A gateway that takes one at a time is sent one at a time.

@@ -93,7 +93,7 @@ export function parseEndpoints(answer: any, base: string): Endpoints {
   };
 }
 
-/** One of `gateways` at random, by weight; undefined if there are none. */
+/** A random one of `gateways`, by weight; undefined if there are none. */
 export function chooseGateway(gateways: GatewayUrls[], random: number): GatewayUrls | undefined {
   let left = random * gateways.reduce((sum, { weight }) => sum + weight, 0);
   return gateways.find(({ weight }) => (left -= weight) < 0) ?? gateways.at(-1);

@@ -21,7 +21,7 @@ interface Request {
   ref: string | null;
   /** Time of its repeat. */
   due: number;
-  /** How often the gateway has taken it, and no push arrived. */
+  /** The number of times that the gateway accepted the verb, and no push arrived. */
   marked: number;
 }
 
@@ -53,17 +53,17 @@ export class Requests {
   }
 
   /** A page asks `verb` and awaits the answer under `key`; `ready` says whether verbs can be sent. */
-  ask(key: string, verb: Verb, ready: boolean): void {
+  add(key: string, verb: Verb, ready: boolean): void {
     if (this.#requests.has(key)) return;
     if (this.#requests.size >= MOST) return void this.#out.notify({ t: "answer", key, push: TOO_MANY });
     const request: Request = { verb, ref: null, due: Infinity, marked: 0 };
     this.#requests.set(key, request);
-    if (ready) this.#say(request);
+    if (ready) this.#send(request);
   }
 
   /** Verbs can be sent: send those that wait. */
   connected(): void {
-    for (const request of this.#requests.values()) if (request.ref === null) this.#say(request);
+    for (const request of this.#requests.values()) if (request.ref === null) this.#send(request);
   }
 
   disconnected(): void {
@@ -114,7 +114,7 @@ export class Requests {
     for (const [key, request] of this.#requests) {
       if (request.due > now) continue;
       if (request.marked >= MOST_SENDS) this.#answer(key, NO_PUSH);
-      else this.#say(request);
+      else this.#send(request);
     }
     this.#await();
   }
@@ -124,7 +124,7 @@ export class Requests {
     for (const request of this.#requests.values()) request.due += ms;
   }
 
-  #say(request: Request): void {
+  #send(request: Request): void {
     if (request.ref === null) {
       this.#refs += 1;
       request.ref = `r${this.#refs}`;

@@ -38,9 +38,9 @@ export class Retries {
   }
 
   /** The consequence for the attempt or the connection: `wait` in ms; null means never. */
-  after({ code = BROKEN, reason = "", floor = 0 }: Loss, now: number, hasSaidToken: boolean) {
+  after({ code = BROKEN, reason = "", floor = 0 }: Loss, now: number, hasSentToken: boolean) {
     const { notice } = this;
-    const wait = waitAfterLoss({ code, notice, openFor: this.openFor(now), hasSaidToken }, this.#backoff, this.#random());
+    const wait = waitAfterLoss({ code, notice, openFor: this.openFor(now), hasSentToken }, this.#backoff, this.#random());
     if (wait !== null) this.#notBefore = now + Math.max(askedWait(notice), floor);
     return {
       code: notice?.code ?? code,

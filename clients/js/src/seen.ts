@@ -5,7 +5,7 @@
  * replayed messages are as old as the last ones seen, and must still be known as repeats.
  */
 
-/** At most what a gateway replays at once (docs/protocol.md, "Coming back"). */
+/** The limit of a replay of a gateway (docs/protocol.md, "Coming back"). */
 export const MOST = 10_000;
 export const KEPT_MS = 6 * 3_600_000;
 

@@ -155,7 +155,7 @@ export class Session {
     this.#dialler.hasSpoken = true;
     if (push.type !== "disconnect") return this.#conversation.push(push, now);
     this.#retries.notice = push;
-    this.#endsLogin = this.#conversation.hasSaidToken;
+    this.#endsLogin = this.#conversation.hasSentToken;
     return this.#timers.set("closing", now + CLOSING_MS);
   }
 
@@ -178,7 +178,7 @@ export class Session {
   /** The attempt or the connection is over: wait as the gateway asked, or stop. */
   #lost(loss: Loss, now: number): void {
     if (this.state === "open") this.#dialler.lost(this.#retries.openFor(now), now);
-    const { code, reason, wait } = this.#retries.after(loss, now, this.#retries.notice ? this.#endsLogin : this.#conversation.hasSaidToken);
+    const { code, reason, wait } = this.#retries.after(loss, now, this.#retries.notice ? this.#endsLogin : this.#conversation.hasSentToken);
     if (code === INVALID_TOKEN && wait !== null) this.#conversation.revoked(reason, code);
     if (code === TOKEN_EXPIRED) this.#conversation.tokenExpired(reason, code);
     this.#forgetConnection();

@@ -235,7 +235,7 @@ export class Subscriber {
   /** Keep replayed messages until all have arrived: the gateway answers later requests after them. */
   async #gather(followed: FollowedTopic, since: string | null): Promise<void> {
     followed.batch = { since, messages: [] };
-    // Where that is refused for the moment, live messages may be in the batch, too.
+    // If the ping is refused for the moment, live messages may be in the batch, too.
     await this.ask({ action: "ping" }).catch(() => {});
     const { messages } = followed.batch;
     followed.batch = null;

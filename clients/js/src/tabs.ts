@@ -108,14 +108,14 @@ export class Tabs {
     this.#connection?.hide(isHidden);
     clearInterval(this.#looking);
     if (isHidden || !this.#isShared) return;
-    this.#looking = setInterval(() => this.#look(), LOOK_MS);
-    this.#look();
+    this.#looking = setInterval(() => this.#checkLeader(), LOOK_MS);
+    this.#checkLeader();
   }
 
   /** The network is back, or the device awake. */
   recheck(): void {
     if (this.#connection) this.#connection.recheck();
-    else this.#look();
+    else this.#checkLeader();
   }
 
   #post(to: "leader" | "tabs", note: ToConnection | ToTabs | Lead): void {
@@ -139,7 +139,7 @@ export class Tabs {
     this.#options.subscriber.hello();
   }
 
-  /** Our lock is gone; if this tab hasn't left, another tab took it for dead. */
+  /** React to the loss of the lock; if this tab hasn't left, another tab took it for dead. */
   #lostLead(): void {
     if (this.#channel === null || !this.#connection) return;
     this.#resign();
@@ -173,7 +173,7 @@ export class Tabs {
     connection.note(note);
   }
 
-  #look(): void {
+  #checkLeader(): void {
     if (this.#connection || !this.#channel || !this.#isAnswered) return;
     this.#isAnswered = false;
     this.#post("leader", { t: "look" });

@@ -59,7 +59,7 @@ export class Timers {
     return this.#due.size ? Math.min(...this.#due.values()) : null;
   }
 
-  /** It is `now`, nothing is done yet: returns by how much the clock was set back, and whether the device has slept since the last time. */
+  /** Take the time `now`, before anything is done: returns by how much the clock was set back, and whether the device has slept since the last call. */
   tick(now: number): { setBack: number; hasSlept: boolean } {
     const passed = this.#now ? now - this.#now : 0;
     this.#now = now;

@@ -40,16 +40,16 @@ export class Topic {
   #position: string | null;
   #isExact = true; // no message has arrived since this position
   #error: ErrorFields | null = null; // the last one
-  #ask;
+  #send;
   #notify;
 
-  /** `ask` takes verbs for the gateway, whose replies come to `reply()`; `tell` takes notes for the tabs. */
-  constructor(interest: Interest, ask: (verb: Verb, asked: SentVerb) => void, notify: Output["notify"]) {
+  /** `send` takes verbs for the gateway, whose replies come to `reply()`; `notify` takes notes for the tabs. */
+  constructor(interest: Interest, send: (verb: Verb, asked: SentVerb) => void, notify: Output["notify"]) {
     this.name = interest.topic;
     this.interests.set(interest.key, interest);
     this.#first = interest;
     this.#position = interest.position ?? null;
-    this.#ask = ask;
+    this.#send = send;
     this.#notify = notify;
   }
 
@@ -95,7 +95,7 @@ export class Topic {
     this.#newcomers.restart(this.interests);
     const position = this.#position;
     const resumed = position !== null;
-    this.#ask(subscribing(this.name, resumed ? { position } : { rewind: this.#first?.rewind }), { what: "subscribe", resumed });
+    this.#send(subscribing(this.name, resumed ? { position } : { rewind: this.#first?.rewind }), { what: "subscribe", resumed });
   }
 
   /** The last verb may have been refused for the moment, or left unread. */
@@ -135,7 +135,7 @@ export class Topic {
 
   /** Before a newcomer is served: let the topic finish catching up, so that its position is final. */
   #catchUp(): void {
-    if (this.phase === "live" && this.#newcomers.await()) this.#ask({ action: "ping" }, { what: "catch up" });
+    if (this.phase === "live" && this.#newcomers.await()) this.#send({ action: "ping" }, { what: "catch up" });
   }
 
   #caughtUp(): void {
@@ -144,10 +144,10 @@ export class Topic {
     this.phase = "asked";
     const { key } = newcomer;
     const leave: Verb = { action: "unsubscribe", topic: this.name };
-    this.#ask(leave, { what: "make way", key });
-    this.#ask(subscribing(this.name, newcomer), { what: "subscribe newcomer", key, resumed: newcomer.position != null });
-    this.#ask(leave, { what: "go on" });
-    this.#ask(subscribing(this.name, { position: this.#position }), { what: "go on", resumed: true });
+    this.#send(leave, { what: "make way", key });
+    this.#send(subscribing(this.name, newcomer), { what: "subscribe newcomer", key, resumed: newcomer.position != null });
+    this.#send(leave, { what: "go on" });
+    this.#send(subscribing(this.name, { position: this.#position }), { what: "go on", resumed: true });
   }
 
   #subscribed(recovered: boolean, position: string | null = null, { what, key, resumed = false }: SentVerb): void {
@@ -180,9 +180,9 @@ export class Topic {
     return this.#notify({ t: "refused", topic: this.name, keys: [...this.interests.keys()], error });
   }
 
-  /** It is subscribed, but not from the former position: the gateway left the newcomer's unsubscribe unread. */
+  /** Subscribe anew, since the topic is not served from the former position: the gateway left the newcomer's unsubscribe unread. */
   #subscribeAnew(): void {
-    this.#ask({ action: "unsubscribe", topic: this.name }, { what: "go on" });
+    this.#send({ action: "unsubscribe", topic: this.name }, { what: "go on" });
     this.subscribe();
   }
 

@@ -26,7 +26,7 @@ export class Topics {
     if (known) return known.interests.has(interest.key) ? known.renew(interest) : known.join(interest);
     const { topics: most } = this.#outbox.limits;
     if (this.#topics.size >= most) return this.#out.notify({ t: "refused", topic: interest.topic, keys: [interest.key], error: tooMany(most) });
-    const topic: Topic = new Topic(interest, (verb, asked) => this.#ask(verb, { topic, asked }), this.#out.notify);
+    const topic: Topic = new Topic(interest, (verb, asked) => this.#send(verb, { topic, asked }), this.#out.notify);
     this.#topics.set(interest.topic, topic);
     if (ready) topic.subscribe();
   }
@@ -39,7 +39,7 @@ export class Topics {
       this.#topics.delete(topic.name);
       this.#withdraw(topic.name);
       if (!this.#outbox.mayHave(topic.name)) return this.#left(key);
-      return this.#ask({ action: "unsubscribe", topic: topic.name }, { topic, asked: { what: "leave", key } });
+      return this.#send({ action: "unsubscribe", topic: topic.name }, { topic, asked: { what: "leave", key } });
     }
     return this.#left(key);
   }
@@ -126,7 +126,7 @@ export class Topics {
     return !this.#topics.has(name) && ![...this.#asked.values()].some(({ topic }) => topic.name === name);
   }
 
-  #ask(verb: Verb, asked: { topic: Topic; asked: SentVerb }): void {
+  #send(verb: Verb, asked: { topic: Topic; asked: SentVerb }): void {
     this.#refs += 1;
     const ref = `t${this.#refs}`;
     this.#asked.set(ref, asked);

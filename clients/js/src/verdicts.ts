@@ -1,7 +1,7 @@
 /**
  * The time at which a silent peer may be taken for dead.
  *
- * While a page's thread is blocked, by a script of its own or because the device is busy, nothing is read, and
+ * A page's thread may be blocked, by a script of its own or because the device is busy. Then nothing is read, and
  * afterwards a timer may run before data that arrived meanwhile. So no verdict follows from the first timer, but from
  * one that is set shortly before; and a late verdict is put off for a second. Unread data is read in that time.
  */

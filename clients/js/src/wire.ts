@@ -47,7 +47,7 @@ export function parsePush(text: string): GatewayPush | null {
   }
 }
 
-/** `what` as a line of a log: without tokens and bodies. */
+/** A frame as a line of a log: without tokens and bodies. */
 export function lineOf(way: string, what: Verb | GatewayPush): string {
   return `${way} ${JSON.stringify(what, (name, value) => (["token", "body", "messages"].includes(name) ? "…" : value))}`;
 }

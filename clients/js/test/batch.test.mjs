@@ -1,4 +1,4 @@
-/** A replay as one list, what a page can learn of its connection, and a topic's past page by page. */
+/** A replay as one list, the state of a connection for pages, and a topic's past page by page. */
 
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
@@ -116,7 +116,7 @@ test("a page asks its gateway for what came after a position, logged in as it is
   assert.ok(!lines.join().includes('"T"'));
 });
 
-/** A page whose `history` after P1 is answered by these, by host; what each was asked, in order, and what came of it. */
+/** A page whose `history` after P1 is answered by `answers`, by host. Returns the asked hosts, in order, and the result. */
 async function askedWhere(answers, { isOpen = true } = {}) {
   const asked = [];
   mock.method(globalThis, "fetch", async (url) => {

@@ -1,4 +1,4 @@
-/** A page's main thread that is blocked: what others have said meanwhile waits unread, and nobody is dead for that. */
+/** A page's main thread that is blocked: other parts' events meanwhile waits unread, and nobody is dead for that. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -66,7 +66,7 @@ test("a socket that has opened while the page was blocked is not given up", () =
   assert.equal(rig.session.state, "open");
 });
 
-test("a token that was made while the page was blocked is said before topics are asked for", () => {
+test("a token that was made while the page was blocked is sent before topics are asked for", () => {
   const rig = new Rig();
   const { tab } = rig.tab("a", () => new Promise(() => {}));
   tab.hello();

@@ -91,7 +91,7 @@ test("a region that an answer names is asked too, and marked as asked later", as
   assert.deepEqual(asked.regions, [["oregon", false], ["dublin", true]]);
 });
 
-/** What a discovery of HOME finds where `respond()` answers. */
+/** The result of a discovery of HOME, for which `respond()` answers. */
 async function foundWhere(respond) {
   mock.method(globalThis, "fetch", async () => respond());
   const answers = discover(new KnownRegions([HOME]), NOW);
@@ -101,7 +101,7 @@ async function foundWhere(respond) {
   return [endpoints?.gateways.length, wrong];
 }
 
-test("what is no endpoints.json, and never will be, is told from a region in trouble", async () => {
+test("what is no endpoints.json, and never will be, is distinguished from a region in trouble", async () => {
   const html = (status) => new Response("<!doctype html><h1>Hello</h1>", { status });
   const gateways = [{ websocket_url: "ws://g/websocket" }];
   assert.deepEqual(await foundWhere(() => html(404)), [undefined, "HTTP 404"]);

@@ -1,4 +1,4 @@
-/** Nothing is called after its end, from whichever handler that was. */
+/** No handler is called after its end, whichever handler ended it. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -93,12 +93,12 @@ test("a closed page says no token, and tells no fault of the function that makes
   for (const settle of ["resolve", "reject"]) {
     const rig = new Rig();
     let made;
-    const said = [];
-    const { tab, heard } = rig.tab("a", () => new Promise((resolve, reject) => (made = { resolve, reject })), (note) => said.push(note.t));
+    const sent = [];
+    const { tab, heard } = rig.tab("a", () => new Promise((resolve, reject) => (made = { resolve, reject })), (note) => sent.push(note.t));
     tab.note({ t: "token?" });
     tab.close();
     made[settle](new Error("late"));
     await new Promise((resolve) => setImmediate(resolve));
-    assert.deepEqual([said, heard], [["bye"], []]);
+    assert.deepEqual([sent, heard], [["bye"], []]);
   }
 });

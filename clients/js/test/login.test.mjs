@@ -9,7 +9,7 @@ const loggedIn = (rig, ref, expiresAt = null) => rig.push({ type: "logged_in", r
 const refuse = (rig, { ref, topic }, code, temporary = false) => rig.push({ type: "error", ref, topic, code, reason: "because", temporary });
 const errors = (heard) => heard.filter(([event]) => event === "error").map(([, { code }]) => code);
 
-/** A rig with one tab that has `token`, connected, and what it said first. */
+/** A rig with one tab that has `token`, connected, and its first verbs. */
 async function withToken(token, options) {
   const rig = new Rig(options);
   const { tab, heard } = rig.tab("a", token);
@@ -40,7 +40,7 @@ test("while the page's function makes a token nothing is asked that needs it; no
   assert.ok(rig.asked().some(({ topic }) => topic === "user.42"));
 });
 
-test("a function that fails is told, and topics are asked for without", async () => {
+test("a function that fails is reported, and topics are asked for without", async () => {
   const { rig, heard } = await withToken(() => Promise.reject(new Error("no session")));
   assert.deepEqual(errors(heard), [101]);
   assert.deepEqual(rig.sent().map(({ action }) => action), ["subscribe"]);
@@ -75,7 +75,7 @@ test("a connection that ended because its token had run out begins with another 
   assert.equal(rig.asked().find(({ action }) => action === "login").token, "second");
 });
 
-test("a token that is refused is tried once, and the page is told", async () => {
+test("a token that is refused is tried once, and the page learns it", async () => {
   const { rig, heard } = await withToken("bad");
   const [login, subscribe] = rig.sent();
   rig.push({ type: "error", ref: login.ref, code: 101, reason: "invalid token", temporary: false });
@@ -87,7 +87,7 @@ test("a token that is refused is tried once, and the page is told", async () => 
 });
 
 for (const [what, token] of [["a string", "T"], ["a function that has one in store", () => "T"]]) {
-  test(`a token that is refused for the moment is said again: ${what}`, async () => {
+  test(`a token that is refused for the moment is sent again: ${what}`, async () => {
     const { rig, heard } = await withToken(token);
     const [login, subscribe] = rig.sent();
     refuse(rig, login, 100, true);
@@ -114,7 +114,7 @@ for (const [what, token] of [["a string", "T"], ["a function that has one in sto
   });
 }
 
-test("a login of the page's own that is refused for the moment is told, and goes on", async () => {
+test("a login of the page's own that is refused for the moment is reported, and goes on", async () => {
   const rig = new Rig().connect();
   const { tab, heard } = rig.tab("a");
   const asked = tab.ask({ action: "login", token: "T" });
@@ -164,7 +164,7 @@ test("who tries the same token twice, refused for the moment and then for good, 
   assert.equal(rig.asked()[0].token, "mine");
 });
 
-test("a mark waits for a connection and is said again on the next, until it is answered", async () => {
+test("a mark waits for a connection and is sent again on the next, until it is answered", async () => {
   const rig = new Rig();
   const { tab } = rig.tab("a");
   const marked = tab.ask({ action: "dismiss", topic: "user.42", id: "i" });
@@ -193,13 +193,13 @@ test("what a closed page still asked is answered: by a refusal", async () => {
   await assert.rejects(asked, { code: 0 });
 });
 
-/** A function that makes tokens when it is told to, and the questions that it was asked. */
+/** A function that makes tokens on demand, and the questions that it was asked. */
 function slowly() {
   const asked = [];
   return { asked, token: () => new Promise((resolve, reject) => asked.push({ resolve, reject })) };
 }
 
-test("a token that was asked for on an earlier connection isn't said on the next, which asks again", async () => {
+test("a token that was asked for on an earlier connection isn't sent on the next, which asks again", async () => {
   const { asked, token } = slowly();
   const { rig } = await withToken(token);
   rig.do("closed", { code: 1006 });
@@ -224,13 +224,13 @@ test("nor is one that was asked for by another tab's connection, which had asked
   next.connect();
   await settled();
   assert.equal(asked.length, 2);
-  const said = [];
-  const { tab: first } = new Rig().tab("a", token, (note) => said.push(note));
+  const sent = [];
+  const { tab: first } = new Rig().tab("a", token, (note) => sent.push(note));
   first.note({ t: "token?", question: 1.25 });
   asked[2].resolve("stale");
   await settled();
-  next.do("note", said[0]);
-  assert.deepEqual([said[0].token, next.asked()], ["stale", []]);
+  next.do("note", sent[0]);
+  assert.deepEqual([sent[0].token, next.asked()], ["stale", []]);
   asked[1].resolve("fresh");
   await settled();
   assert.deepEqual(next.asked().map(({ token }) => token), ["fresh"]);
@@ -279,16 +279,16 @@ test("of two logins each hears what became of its own", async () => {
   assert.equal(rig.asked()[0].token, "mine");
 });
 
-test("a login that was said on a connection which is lost has the answer of the one that is said on the next", async () => {
+test("a login that was sent on a connection which is lost has the answer of the one that is sent on the next", async () => {
   const rig = new Rig().connect();
   const { tab } = rig.tab("a");
   const both = ["old", "new"].map((token) => tab.ask({ action: "login", token }));
   rig.do("closed", { code: 1006 });
   rig.pass(1000);
   rig.connectAgain();
-  const [said] = rig.asked();
-  assert.equal(said.token, "new");
-  loggedIn(rig, said.ref);
+  const [sent] = rig.asked();
+  assert.equal(sent.token, "new");
+  loggedIn(rig, sent.ref);
   assert.deepEqual((await Promise.all(both)).map(({ user }) => user), ["42", "42"]);
 });
 
@@ -306,29 +306,29 @@ test("a device whose clock is ahead renews its token less and less often, not ea
   assert.ok(made > 6 && made < 14, `${made} tokens in five minutes`);
 });
 
-/** The tokens that are said in a minute in which the gateway refuses each for good, and when, in s. */
+/** The tokens that are sent in a minute in which the gateway refuses each for good, and when, in s. */
 async function refusedForAMinute(rig) {
   const begun = rig.now;
-  const said = [];
+  const sent = [];
   for (let n = 0; n < 6000; n += 1) {
     for (const { action, ref, token } of rig.asked()) {
       if (action !== "login") continue;
-      said.push([Math.round((rig.now - begun) / 1000), token]);
+      sent.push([Math.round((rig.now - begun) / 1000), token]);
       refuse(rig, { ref }, 101);
     }
     await settled();
     rig.push({ type: "pong" });
     rig.pass(10);
   }
-  return said;
+  return sent;
 }
 
-test("a page whose function makes tokens that are all refused is told, and asked less and less often", async () => {
+test("a page whose function makes tokens that are all refused learns it, and is asked less and less often", async () => {
   let made = 0;
   const { rig, heard } = await withToken(() => `T${(made += 1)}`);
-  const said = await refusedForAMinute(rig);
-  assert.deepEqual(said.map(([, token]) => token), ["T1", "T2", "T3", "T4", "T5", "T6", "T7"]);
-  assert.deepEqual(said.map(([at]) => at), [0, 0, 1, 3, 7, 15, 31]);
+  const sent = await refusedForAMinute(rig);
+  assert.deepEqual(sent.map(([, token]) => token), ["T1", "T2", "T3", "T4", "T5", "T6", "T7"]);
+  assert.deepEqual(sent.map(([at]) => at), [0, 0, 1, 3, 7, 15, 31]);
   assert.deepEqual(errors(heard), [101, 101, 101, 101, 101, 101]);
 });
 
@@ -336,6 +336,6 @@ test("two tabs with a token each that is no good don't take turns at saying it",
   const { rig } = await withToken("A");
   const other = rig.tab("b", "B");
   other.tab.hello();
-  const said = await refusedForAMinute(rig);
-  assert.deepEqual(said.map(([, token]) => token), ["A", "B", "A", "B", "A", "B", "A"]);
+  const sent = await refusedForAMinute(rig);
+  assert.deepEqual(sent.map(([, token]) => token), ["A", "B", "A", "B", "A", "B", "A"]);
 });

@@ -59,7 +59,7 @@ test("a function is not asked for a token again after a revocation, until the pa
   assert.equal((await again).user, "42");
 });
 
-test("a gateway that stops a page which said no token is obeyed", () => {
+test("a gateway that stops a page which sent no token is obeyed", () => {
   const rig = new Rig().connect();
   rig.push(REVOKED);
   rig.do("closed", { code: 4001 });
@@ -111,25 +111,25 @@ test("a token that runs out is a lost login, and a newer one makes it a login ag
 });
 
 test("a login outlives the tab that made it", async () => {
-  const said = [];
+  const sent = [];
   const { rig } = await loggedIn();
-  const { tab: other } = rig.tab("b", null, (note) => said.push(note));
+  const { tab: other } = rig.tab("b", null, (note) => sent.push(note));
   rig.do("note", { t: "hello", interests: [], token: false });
   other.hello();
   const next = new Rig().connect();
-  for (const note of said) next.do("note", note);
+  for (const note of sent) next.do("note", note);
   assert.deepEqual(words(next.asked()), [["login", "T"]]);
 });
 
 test("but not a logout: a new leader goes by what the tab knows last", async () => {
-  const said = [];
+  const sent = [];
   const { rig, tab } = await loggedIn();
-  const { tab: other } = rig.tab("b", null, (note) => said.push(note));
+  const { tab: other } = rig.tab("b", null, (note) => sent.push(note));
   rig.do("note", { t: "hello", interests: [], token: false });
   tab.logOut();
   other.hello();
   const next = new Rig().connect();
-  for (const note of said) next.do("note", note);
+  for (const note of sent) next.do("note", note);
   assert.deepEqual(next.asked(), []);
 });
 

@@ -10,7 +10,7 @@ import { idOf } from "./support.mjs";
 test("where a page is rendered nothing is asked, nothing waits, and nothing fails", async () => {
   const timers = ["setTimeout", "setInterval", "fetch"].map((name) => mock.method(globalThis, name));
   const fabric = connect({ endpoints: "/endpoints.json", token: () => "T" });
-  const off = fabric.on("state", () => assert.fail("no state is told"));
+  const off = fabric.on("state", () => assert.fail("no state is reported"));
   const subscription = fabric.subscribe("news.world", { rewind: 5, onMessage: () => assert.fail("no message comes") });
   assert.deepEqual([fabric.state, subscription.position], [{ state: "idle" }, null]);
   await subscription.unsubscribe();

@@ -69,14 +69,14 @@ class RandomFabric {
     reply({ type: "subscribed", recovered: true, position: replay.length ? position : this.position(gateway) });
     replay.forEach((number, n) => {
       const isLast = n === replay.length - 1;
-      // What is read from the store has no position.
+      // Messages that are read from the store have no position.
       const token = this.hasStore && !isLast ? null : this.position(gateway, [...covered, ...replay.slice(0, n + 1)]);
       reader.outbox.push(this.message(gateway, number, token));
     });
   }
 }
 
-/** A browser: tabs, one of which has the connection. What goes over the wire waits until it is moved on. */
+/** A browser: tabs, one of which has the connection. Bytes on the wire wait until the test moves them on. */
 class Browser {
   constructor(fabric, random) {
     Object.assign(this, { fabric, random, tabs: [], subscriptions: [], made: 0 });
@@ -139,7 +139,7 @@ class Browser {
     tab.close();
   }
 
-  /** One thing happens on the way between browser and gateway; false if there was nothing to happen. */
+  /** Make one step between browser and gateway; false if there was none to make. */
   move() {
     this.turn();
     const { next, reader } = this;
@@ -158,7 +158,7 @@ class Browser {
     this.rig.do("turned");
   }
 
-  /** The same, but what waits may overtake: verbs are obeyed while pushes are under way. */
+  /** The same, but waiting steps may overtake: verbs are carried out while pushes are under way. */
   moveAnything() {
     this.turn();
     const { reader } = this;
@@ -203,7 +203,7 @@ test("each message is handed over once and none is missing, whatever happens", (
       assert.notEqual(since, null, `${who}: never served`);
       const missing = Array.from({ length: fabric.published - since }, (_, n) => since + n + 1).filter((n) => !got.includes(n));
       assert.deepEqual(missing, [], `${who}: missing`);
-      // Beside a tab that is just catching up, it may get some of what that had missed.
+      // Beside a tab that is just catching up, it may get some messages that the other tab had missed.
       const old = fabric.hasStore ? 0 : got.filter((n) => everywhere.has(n)).length;
       assert.ok(old <= rewind, `${who}: ${old} messages from before it came`);
       assert.equal(gaps, 0, who);

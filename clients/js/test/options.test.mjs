@@ -1,4 +1,4 @@
-/** What can't be meant is refused in words, at once. */
+/** Impossible options are refused at once, with a reason. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -45,7 +45,7 @@ test("history of a pattern is refused as well", async () => {
   await assert.rejects(connect({ endpoints: ENDPOINTS }).history("news.#"), { message: /not patterns/ });
 });
 
-test("a URL that is none of an endpoints.json is an error with words, told once, and the reason for which the page waits", () => {
+test("a URL that is none of an endpoints.json is an error with words, reported once, and the reason for which the page waits", () => {
   const rig = new Rig({ urls: [HOME] });
   const { heard } = rig.tab("a");
   const answers = [{ url: HOME, ms: 5, endpoints: null, wrong: "HTTP 404" }];
@@ -73,7 +73,7 @@ test("unsubscribe() can be awaited: until the gateway has heard of it, or there 
   rig.push({ type: "unsubscribed", ref: verb.ref, topic: "t" });
   await left;
   await first.unsubscribe();
-  await tab.follow("never said", {}).unsubscribe();
+  await tab.follow("never sent", {}).unsubscribe();
   const lost = tab.follow("lost", {});
   rig.obey();
   const lostLeft = lost.unsubscribe();

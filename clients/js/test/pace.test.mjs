@@ -1,4 +1,4 @@
-/** What lists and routers do: follow and leave by the hundred. */
+/** Lists and routers of pages follow and leave topics by the hundred. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -9,13 +9,13 @@ const TOPICS = 128;
 const VERBS = 256;
 const VERBS_PER_SECOND = 10;
 
-/** What a gateway allows: counts what is said against it as time goes, and never has to refuse. */
+/** The limits of a gateway: counts the sent verbs over time, and never has to refuse one. */
 class Allowance {
   constructor(rig, verbs = VERBS, verbsPerSecond = VERBS_PER_SECOND) {
-    Object.assign(this, { rig, verbs, verbsPerSecond, left: verbs, at: rig.now, said: [] });
+    Object.assign(this, { rig, verbs, verbsPerSecond, left: verbs, at: rig.now, sent: [] });
   }
 
-  /** Let `ms` pass, with a turn of the event loop each `step` ms, and take what is said. */
+  /** Let `ms` pass, with a turn of the event loop each `step` ms, and take the sent verbs. */
   pass(ms, step = 50) {
     for (let n = 0; n < ms; n += step) {
       this.rig.pass(step);
@@ -29,8 +29,8 @@ class Allowance {
     this.at = rig.now;
     for (const verb of rig.sent()) {
       this.left -= 1;
-      assert.ok(this.left >= 0, `the gateway refuses verb ${this.said.length + 1}`);
-      this.said.push(verb);
+      assert.ok(this.left >= 0, `the gateway refuses verb ${this.sent.length + 1}`);
+      this.sent.push(verb);
       if (verb.action === "subscribe") rig.subscribed(verb);
       else rig.push({ type: verb.action === "ping" ? "pong" : "unsubscribed", ref: verb.ref, topic: verb.topic });
     }
@@ -39,7 +39,7 @@ class Allowance {
 
 const actions = (verbs) => verbs.filter(({ action }) => action !== "ping").map(({ action, topic }) => `${action} ${topic}`);
 
-test("300 topics that are followed and left within a turn are never said", () => {
+test("300 topics that are followed and left within a turn are never sent", () => {
   const rig = new Rig().connect();
   const { tab } = rig.tab("a");
   rig.take();
@@ -61,7 +61,7 @@ test("a topic that is left and followed again in a turn, many times, is left and
   assert.deepEqual(actions(rig.asked()), ["unsubscribe news.world", "subscribe news.world"]);
 });
 
-test("300 pairs, each in a turn of its own, are said at a pace that the gateway takes, and what is followed in the end is", () => {
+test("300 pairs, each in a turn of its own, are sent at a pace that the gateway takes, and what is followed in the end is", () => {
   const rig = new Rig().connect();
   const { tab } = rig.tab("a");
   const gateway = new Allowance(rig);
@@ -75,33 +75,33 @@ test("300 pairs, each in a turn of its own, are said at a pace that the gateway 
   for (const topic of ["list.7", "news.world"]) tab.follow(topic, { onSubscribed: () => subscribed.push(topic) });
   gateway.pass(500);
   assert.deepEqual(subscribed, ["list.7", "news.world"]);
-  assert.deepEqual(actions(gateway.said.slice(-4)).slice(-2), ["subscribe list.7", "subscribe news.world"]);
+  assert.deepEqual(actions(gateway.sent.slice(-4)).slice(-2), ["subscribe list.7", "subscribe news.world"]);
   const held = new Set();
-  for (const { action, topic } of gateway.said) {
+  for (const { action, topic } of gateway.sent) {
     if (action === "subscribe") held.add(topic);
     else held.delete(topic);
   }
   assert.deepEqual([...held], ["list.7", "news.world"]);
 });
 
-test("of 600 topics 128 are followed, the others are refused with what to do; nothing is said of them, and one that is left makes room", () => {
+test("of 600 topics 128 are followed, the others are refused with what to do; nothing is sent for them, and one that is left makes room", () => {
   const rig = new Rig().connect();
   const { tab } = rig.tab("a");
   const gateway = new Allowance(rig);
   const refused = [];
   const followed = Array.from({ length: 600 }, (_, n) => tab.follow(`list.${n}`, { onError: (error) => refused.push(error) }));
   gateway.pass(1000);
-  assert.equal(actions(gateway.said).length, TOPICS);
+  assert.equal(actions(gateway.sent).length, TOPICS);
   assert.deepEqual([refused.length, refused[0].topic, refused[0].code, refused[0].temporary], [600 - TOPICS, "list.128", 106, false]);
   assert.match(refused[0].message, /128 topics .* unsubscribe from one first/);
   followed[0].unsubscribe();
   tab.follow("list.128", { onError: (error) => refused.push(error) });
   gateway.pass(1000);
-  assert.deepEqual(actions(gateway.said).slice(TOPICS), ["unsubscribe list.0", "subscribe list.128"]);
+  assert.deepEqual(actions(gateway.sent).slice(TOPICS), ["unsubscribe list.0", "subscribe list.128"]);
   assert.equal(refused.length, 600 - TOPICS);
 });
 
-test("what a tab follows and asks is said at a pace that the gateway takes on the next connection, too", () => {
+test("what a tab follows and asks is sent at a pace that the gateway takes on the next connection, too", () => {
   const rig = new Rig().connect();
   const { tab } = rig.tab("a");
   for (let n = 0; n < TOPICS; n += 1) tab.follow(`list.${n}`, {});
@@ -111,10 +111,10 @@ test("what a tab follows and asks is said at a pace that the gateway takes on th
   rig.connectAgain();
   const gateway = new Allowance(rig);
   gateway.pass(40_000);
-  assert.equal(actions(gateway.said).length, TOPICS + 256);
+  assert.equal(actions(gateway.sent).length, TOPICS + 256);
 });
 
-test("after a gateway has said that verbs come too fast they come as slowly as it takes them", () => {
+test("after a gateway's error for too many verbs they come as slowly as it takes them", () => {
   const rig = new Rig({ random: () => 0 }).connect();
   const { tab } = rig.tab("a");
   for (let n = 0; n < 100; n += 1) tab.follow(`list.${n}`, {});
@@ -135,8 +135,8 @@ test("a gateway is asked for its limits before anything waits, and what waits go
   tab.follow("news.world", {});
   assert.deepEqual(rig.sent().map(({ action }) => action), ["subscribe"]);
   for (let n = 0; n < 300; n += 1) tab.ask({ action: "history", topic: "news.world" }).catch(() => {});
-  const said = rig.sent();
-  assert.deepEqual([said.length, said.at(-1)], [Math.floor(0.8 * VERBS), LIMITS_PING]);
+  const sent = rig.sent();
+  assert.deepEqual([sent.length, sent.at(-1)], [Math.floor(0.8 * VERBS), LIMITS_PING]);
   rig.push({ type: "pong", limits: { topics: 128, verbs: 256, verbs_per_second: 20 } });
   const counts = [0, 0].map(() => {
     rig.pass(1000);
@@ -174,14 +174,14 @@ test("a gateway's own limits count where it tells them", () => {
   assert.equal(rig.asked().length, 5);
 });
 
-test("a gateway that takes one verb at a time is told one after the other, and all in the end", () => {
+test("a gateway that takes one verb at a time is sent one after the other, and all in the end", () => {
   const rig = new Rig().connect();
   rig.push({ type: "pong", limits: { topics: 128, verbs: 1, verbs_per_second: 1 } });
   const { tab } = rig.tab("a");
   const gateway = new Allowance(rig, 1, 1);
   for (const topic of ["news.a", "news.b", "news.c"]) tab.follow(topic, {});
   gateway.pass(5000);
-  assert.deepEqual(actions(gateway.said), ["subscribe news.a", "subscribe news.b", "subscribe news.c"]);
+  assert.deepEqual(actions(gateway.sent), ["subscribe news.a", "subscribe news.b", "subscribe news.c"]);
 });
 
 test("a topic is left while a token is awaited, too", () => {

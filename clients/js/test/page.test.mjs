@@ -7,7 +7,7 @@ import { connect } from "../src/index.ts";
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
-/** What a page finds in its browser. Locks are granted soon, or refused; who leads is another tab. */
+/** The environment of a page in its browser. Locks are granted soon, or refused; who leads is another tab. */
 class PageWorld {
   constructor({ locks = null } = {}) {
     this.channels = [];
@@ -81,7 +81,7 @@ async function pass(ms) {
   await settled();
 }
 
-/** Nothing runs for `ms`; then the timers do, before anything else. */
+/** Run nothing for `ms`, then the timers, before anything else. */
 async function block(ms) {
   time += ms;
   mock.timers.tick(ms);
@@ -90,27 +90,27 @@ async function block(ms) {
 
 test("a state handler that closes the page is the last one that is called, but with that", async () => {
   const fabric = new PageWorld().connect();
-  const told = [];
+  const events = [];
   fabric.on("state", ({ state }) => {
-    told.push(["first", state]);
+    events.push(["first", state]);
     fabric.close();
   });
-  fabric.on("state", ({ state }) => told.push(["second", state]));
+  fabric.on("state", ({ state }) => events.push(["second", state]));
   await settled();
-  assert.deepEqual(told, [["first", "finding"], ["first", "stopped"], ["second", "stopped"]]);
+  assert.deepEqual(events, [["first", "finding"], ["first", "stopped"], ["second", "stopped"]]);
 });
 
 test("a handler that is taken off by another one isn't called any more, and one that is put on not yet", async () => {
   const fabric = new PageWorld().connect();
-  const told = [];
+  const events = [];
   fabric.on("state", () => {
-    told.push("first");
+    events.push("first");
     off();
-    fabric.on("state", () => told.push("new"));
+    fabric.on("state", () => events.push("new"));
   });
-  const off = fabric.on("state", () => told.push("second"));
+  const off = fabric.on("state", () => events.push("second"));
   await Promise.resolve();
-  assert.deepEqual(told, ["first"]);
+  assert.deepEqual(events, ["first"]);
 });
 
 test("a closed page has no socket, no timer and no answer to come", async () => {
@@ -121,17 +121,17 @@ test("a closed page has no socket, no timer and no answer to come", async () => 
   assert.equal(world.sockets.length, 1);
   fabric.close();
   assert.deepEqual([world.sockets[0].isClosed, world.sockets[0].onmessage], [true, null]);
-  const told = [];
-  for (const event of ["state", "login", "error"]) fabric.on(event, () => told.push(event));
+  const events = [];
+  for (const event of ["state", "login", "error"]) fabric.on(event, () => events.push(event));
   await assert.rejects(fabric.history("news.world"), { code: 0 });
   await assert.rejects(fabric.login("T"), { code: 0 });
   await pass(60_000);
   world.document.dispatchEvent(new Event("visibilitychange"));
   await settled();
-  assert.deepEqual([told, world.sockets.length], [[], 1]);
+  assert.deepEqual([events, world.sockets.length], [[], 1]);
 });
 
-test("a login whose token comes after the page was closed, or asked for another, is refused and never said", async () => {
+test("a login whose token comes after the page was closed, or asked for another, is refused and never sent", async () => {
   const world = new PageWorld();
   const fabric = world.connect();
   const made = [];

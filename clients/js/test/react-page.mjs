@@ -10,10 +10,10 @@ import { createRoot } from "react-dom/client";
 import { connect } from "../src/index.ts";
 import { useConnection, useTopic } from "../src/react.ts";
 
-const said = [];
+const sentVerbs = [];
 class Counting extends WebSocket {
   send(text) {
-    said.push(JSON.parse(text));
+    sentVerbs.push(JSON.parse(text));
     super.send(text);
   }
 }
@@ -30,7 +30,7 @@ function Page() {
   return h("div", null, h("p", { id: "state" }, useConnection(fabric).state), topic && h(News, { topic }));
 }
 
-window.said = said;
+window.sentVerbs = sentVerbs;
 const root = document.body.appendChild(document.createElement("div"));
 createRoot(root).render(h(StrictMode, null, h(Page)));
 `;

@@ -17,7 +17,7 @@ function withMailbox() {
   return { rig, tab };
 }
 
-/** What becomes of a promise, as it is now: null, a value, or a FabricError. */
+/** The present outcome of a promise: null, a value, or a FabricError. */
 function outcomeOf(promise) {
   const found = { now: null };
   promise.then((value) => (found.now = value), (error) => (found.now = error));
@@ -56,7 +56,7 @@ test("the push may come before the reply", async () => {
   assert.deepEqual(marks(rig), []);
 });
 
-test("a mark that is taken and not pushed is said again, until it is", async () => {
+test("a mark that is taken and not pushed is sent again, until it is", async () => {
   const { rig, tab } = withMailbox();
   const outcome = dismiss(tab);
   const [verb] = marks(rig);
@@ -71,19 +71,19 @@ test("a mark that is taken and not pushed is said again, until it is", async () 
   assert.equal((await outcome()).type, "dismissed");
 });
 
-test("a mark that no push ever tells of is given up, and the page is told that it may work later", async () => {
+test("a mark that no push ever confirms is given up, and the page learns that it may work later", async () => {
   const { rig, tab } = withMailbox();
   const outcome = dismiss(tab);
-  let said = 0;
+  let sent = 0;
   for (let second = 0; second < 20; second += 1) {
     for (const verb of marks(rig)) {
-      said += 1;
+      sent += 1;
       taken(rig, verb);
     }
     rig.pass(1000);
     rig.push({ type: "pong" });
   }
-  assert.equal(said, 3);
+  assert.equal(sent, 3);
   const error = await outcome();
   assert.ok(error instanceof FabricError);
   assert.deepEqual([error.code, error.temporary], [100, true]);
@@ -159,7 +159,7 @@ test("whatever a gateway forgets, loses or cuts off, each mark is answered once 
         else if (!isWell && random() < 0.2) rig.push({ type: "error", ref: null, code: 111, reason: "too many", temporary: true });
         else {
           taken(rig, verb);
-          // What is there already isn't pushed again.
+          // A mark that is there already isn't pushed again.
           if (!there.has(verb.id) && (isWell || random() < 0.6)) dismissed(rig, verb.id);
           there.add(verb.id);
         }

@@ -360,7 +360,7 @@ test("a page that waits tries again soon when the network is back or it is seen"
   }
 });
 
-test("nothing that happens to the page makes it try before the gateway said that it may", () => {
+test("nothing that happens to the page makes it try before the gateway allows it", () => {
   const rig = new Rig().connect();
   rig.push({ type: "disconnect", code: 1013, reason: "this box is full", reconnect: true, retry_after_ms: 10_000 });
   rig.do("closed", { code: 1013 });

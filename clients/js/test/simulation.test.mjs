@@ -1,4 +1,4 @@
-/** Histories by chance, on simulated tabs, threads, clocks and gateways: simulation/history.mjs says what must hold in each. */
+/** Histories by chance, on simulated tabs, threads, clocks and gateways: simulation/history.mjs has the conditions for each. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-/** What the tests share: randomness that can be repeated, ids, and a fabric made of values. */
+/** Helpers of the tests: randomness that can be repeated, ids, and a fabric made of values. */
 
 import { Subscriber } from "../src/subscriber.ts";
 import { KnownRegions } from "../src/regions.ts";
@@ -29,7 +29,7 @@ export function gatewayOf(name, weight = 1) {
   return { websocket: `ws://${name}/websocket`, sockjs: `http://${name}/sockjs`, weight };
 }
 
-/** What a discovery finds: [url, ms, names of gateways] each; null for names where nobody answers. */
+/** The result of a discovery: [url, ms, names of gateways] each; null for names where nobody answers. */
 export function answersOf(...found) {
   return found.map(([url, ms, names]) => ({
     url,
@@ -129,7 +129,7 @@ export class Rig {
     this.push({ type: "subscribed", ref: verb.ref, topic: verb.topic, recovered: false, position: "p0", ...fields });
   }
 
-  /** A tab on this session, and what its page hears. */
+  /** A tab on this session, and the events of its page. */
   tab(id, token = null, say = (note) => this.do("note", note)) {
     const heard = [];
     const tab = new Subscriber({ id, token, say, notify: (event, value) => heard.push([event, value]) });

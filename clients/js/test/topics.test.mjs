@@ -6,7 +6,7 @@ import { Rig, idOf } from "./support.mjs";
 
 const rigWith = (options) => new Rig(options).connect();
 
-/** A subscription of `tab` with what it hears in lists. */
+/** A subscription of `tab`, with its events in lists. */
 function follow(tab, topic, options = {}) {
   const heard = { messages: [], gaps: 0, subscribed: [], errors: [], marks: [] };
   heard.subscription = tab.follow(topic, {
@@ -24,7 +24,7 @@ const message = (topic, n, position = `p${n}`) => ({ type: "message", topic, id:
 const refuse = (rig, verb, code, temporary = false) =>
   rig.push({ type: "error", ref: verb.ref, topic: verb.topic, code, reason: "because", temporary });
 
-test("a topic is asked for as wished, and then from where it was", () => {
+test("a topic is subscribed as the page asked, and then from where it was", () => {
   const rig = rigWith();
   const { tab } = rig.tab("a");
   const heard = follow(tab, "news.world", { rewind: 20 });
@@ -46,7 +46,7 @@ test("a topic is asked for as wished, and then from where it was", () => {
   assert.equal(heard.subscription.position, "p8");
 });
 
-test("`since` is where an earlier page was, and what is missing since is told", () => {
+test("`since` is where an earlier page was, and the missing messages since are reported", () => {
   const rig = rigWith();
   const heard = follow(rig.tab("a").tab, "t", { since: "p3" });
   const [verb] = rig.sent();
@@ -55,7 +55,7 @@ test("`since` is where an earlier page was, and what is missing since is told", 
   assert.equal(heard.gaps, 1);
 });
 
-test("a position that the fabric refuses is told as a gap, and the topic begun anew", () => {
+test("a position that the fabric refuses is reported as a gap, and the topic begun anew", () => {
   const rig = rigWith();
   const heard = follow(rig.tab("a").tab, "t", { since: "nonsense" });
   refuse(rig, rig.sent()[0], 112);
@@ -192,7 +192,7 @@ test("a newcomer is served, and a topic is left, though a gateway in a hurry did
   assert.deepEqual(rig.sent().map(({ rewind }) => rewind), [undefined, 5, undefined, undefined]);
 });
 
-test("what is told while a tab's wish is on its way is not for that wish", () => {
+test("a push that arrives before a tab's request does not answer that request", () => {
   const rig = rigWith();
   const { tab } = rig.tab("a");
   follow(tab, "t");
@@ -227,7 +227,7 @@ test("so it is with a login, which comes first, and with what a page asked", asy
   assert.equal(heard.filter(([event]) => event === "error").length, 1);
 });
 
-test("a bad token that was read twice is told once", async () => {
+test("a bad token that was read twice is reported once", async () => {
   const rig = rigWith();
   const { tab, heard } = rig.tab("a", "bad");
   tab.hello();
@@ -265,7 +265,7 @@ test("a message says which one it is, as its publisher's receipt does", () => {
   assert.deepEqual(heard, [[id, "2743aa7ac79215815ab"]]);
 });
 
-test("marks of other devices are told once", () => {
+test("marks of other devices are reported once", () => {
   const rig = rigWith();
   const heard = follow(rig.tab("a").tab, "user.42");
   rig.subscribed(rig.sent()[0]);

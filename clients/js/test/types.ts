@@ -1,4 +1,4 @@
-// Compiled, never run: what pages may write, and what they may not. `npm run types`
+// Compiled, never run: code that pages may write, and code that they may not. `npm run types`
 
 import { connect, FabricError, type Login, type Message, type Page, type State, type Subscription } from "newsfabric";
 

@@ -88,8 +88,8 @@ final class Entrance
         $this->sentAt[$sending->secret] ??= Publisher::now();
         try {
             $receipts = ['reply_to' => $this->replyTo, 'correlation_id' => $sending->secret];
-            $said = $receipts + $this->properties + $sending->properties;
-            $message = new AMQPMessage($sending->body, $said);
+            $properties = $receipts + $this->properties + $sending->properties;
+            $message = new AMQPMessage($sending->body, $properties);
             $this->channel->basic_publish($message, 'publish', $sending->topic, true);
         } catch (AMQPExceptionInterface $error) {
             $this->lose($error);
@@ -152,7 +152,7 @@ final class Entrance
             }
         }
         $now = Publisher::now();
-        // Everything waits while it connects, so other work mostly comes first.
+        // All other work waits during a connect, so it mostly comes first.
         $pause = min(max($this->pause, 3 * ($now - $began)), self::LAST_PAUSE);
         $this->connectAt = $now + $pause * random_int(50, 100) / 100;
         $this->pause = $this->channel === null ? 2 * $pause : self::FIRST_PAUSE;

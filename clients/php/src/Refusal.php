@@ -21,14 +21,14 @@ final class Refusal
             $mine = str_contains($words, "topic '$sending->topic'") || str_contains($words, "access to exchange 'publish'");
             return $mine ? 'publisher_not_allowed' : null;
         }
-        $said = $sending->properties;
+        $properties = $sending->properties;
         return match (true) {
             preg_match('/PRECONDITION_FAILED - message size (\d+) is larger/', $words, $found) === 1
                 => (int) $found[1] === strlen($sending->body) ? 'too_large' : null,
             preg_match("/PRECONDITION_FAILED - invalid expiration '(.*?)'/", $words, $found) === 1
-                => $found[1] === ($said['expiration'] ?? null) ? 'bad_property' : null,
+                => $found[1] === ($properties['expiration'] ?? null) ? 'bad_property' : null,
             preg_match("/PRECONDITION_FAILED - user_id property set to '(.*?)'/", $words, $found) === 1
-                => $found[1] === $said['app_id'] ? 'publisher_not_allowed' : null,
+                => $found[1] === $properties['app_id'] ? 'publisher_not_allowed' : null,
             default => null,
         };
     }

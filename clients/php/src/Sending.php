@@ -11,7 +11,7 @@ final class Sending
 
     /** The key of its receipts. Not the messageId: anybody who can guess it could answer for a router. @internal */
     public readonly string $secret;
-    /** When the next try is due, in seconds of hrtime. @internal */
+    /** The time of the next try, in seconds of hrtime. @internal */
     public float $due = 0.0;
     /** The number of tries. @internal */
     public int $tries = 0;

@@ -1,6 +1,6 @@
 <?php
 
-/** The program that tests/clients runs; tests/clients/driver.py says what it does. */
+/** The program that tests/clients runs; tests/clients/driver.py describes it. */
 
 declare(strict_types=1);
 
@@ -32,10 +32,10 @@ function outcome(Newsfabric\Sending|string $sending): array
     try {
         return ['published' => snake($sending->published())];
     } catch (Newsfabric\PublishError $error) {
-        $told = array_filter(['reason' => $error->reason ?? null, 'message_id' => $error->messageId ?? null]);
-        $told += $error instanceof Newsfabric\Unanswered ? ['sent' => $error->sent] : [];
-        $told += $error instanceof Newsfabric\AccessRefused ? ['text' => $error->getMessage()] : [];
-        return ['error' => substr(strrchr($error::class, '\\'), 1)] + $told;
+        $fields = array_filter(['reason' => $error->reason ?? null, 'message_id' => $error->messageId ?? null]);
+        $fields += $error instanceof Newsfabric\Unanswered ? ['sent' => $error->sent] : [];
+        $fields += $error instanceof Newsfabric\AccessRefused ? ['text' => $error->getMessage()] : [];
+        return ['error' => substr(strrchr($error::class, '\\'), 1)] + $fields;
     }
 }
 

@@ -10,10 +10,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((&first, stream)) = data.split_first() else {
         return;
     };
-    let rules = Rules {
-        message_bytes: 500,
-        deflate: first & 0x80 != 0,
-    };
+    let rules = Rules { message_bytes: 500, deflate: first & 0x80 != 0 };
     let size = usize::from(first & 0x7F).max(1);
     let whole = events([stream], &rules);
     assert_eq!(events(stream.chunks(size), &rules), whole);

@@ -54,7 +54,10 @@ fuzz_target!(|data: &[u8]| {
                     model.subscribed.insert((slot, topic));
                 }
             }
-            3 => assert_eq!(hub.audience.unsubscribe(slot, name), model.subscribed.remove(&(slot, topic))),
+            3 => assert_eq!(
+                hub.audience.unsubscribe(slot, name),
+                model.subscribed.remove(&(slot, topic))
+            ),
             _ => {
                 hub.audience.leave(slot);
                 model.subscribed.retain(|one| one.0 != slot);

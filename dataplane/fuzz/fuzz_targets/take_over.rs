@@ -1,5 +1,5 @@
-//! Any bytes on a lane are records or an error; a record that was read is read again from its own
-//! bytes.
+//! Any bytes on a state socket are records or an error; a record that was read is read again
+//! from its own bytes.
 //!
 //! The input is a stream of records, as an older data plane gives them.
 

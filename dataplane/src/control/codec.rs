@@ -37,7 +37,7 @@ impl<'a> FieldReader<'a> {
         if valid { Ok(value) } else { Err(Malformed::Value(self.name)) }
     }
 
-    fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+    fn take_bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or(Malformed::Short)?;
         self.rest = rest;
         Ok(taken)
@@ -76,18 +76,18 @@ impl<'a> FieldReader<'a> {
 
     pub(super) fn text8(&mut self) -> Result<&'a str, Malformed> {
         let count = self.u8()? as usize;
-        let bytes = self.take(count)?;
+        let bytes = self.take_bytes(count)?;
         self.text(bytes)
     }
 
     pub(super) fn bytes16(&mut self) -> Result<&'a [u8], Malformed> {
         let count = self.u16()? as usize;
-        self.take(count)
+        self.take_bytes(count)
     }
 
     pub(super) fn bytes32(&mut self) -> Result<&'a [u8], Malformed> {
         let count = self.u32()? as usize;
-        self.take(count)
+        self.take_bytes(count)
     }
 
     pub(super) fn auth(&mut self) -> Result<&'a [u8], Malformed> {
@@ -121,7 +121,7 @@ impl<'a> FieldReader<'a> {
 
     pub(super) fn connections(&mut self) -> Result<Connections<'a>, Malformed> {
         let count = usize::from(self.u16()?);
-        Ok(Connections(self.take(count * CONNECTION_BYTES)?.as_chunks().0))
+        Ok(Connections(self.take_bytes(count * CONNECTION_BYTES)?.as_chunks().0))
     }
 
     pub(super) fn topic(&mut self) -> Result<Topic<'a>, Malformed> {

@@ -85,7 +85,7 @@ impl<'a> Event<'a> {
         let event = match EventKind::of(kind) {
             Some(EventKind::Refused) => Event::Refused { why: from.named("why").text8()? },
             Some(EventKind::Offer) => Event::Offer { offer: from.named("offer").offer()? },
-            Some(EventKind::Lane) => Event::Lane { thread: from.u16()? },
+            Some(EventKind::StateSocket) => Event::StateSocket { thread: from.u16()? },
             Some(EventKind::Yours) => Event::Yours {},
             _ => return Err(Malformed::Type(kind)),
         };
@@ -113,8 +113,9 @@ mod tests {
                 blob: b"blob".to_vec(),
             },
         };
-        let (lane, refused) = (Event::Lane { thread: 1 }, Event::Refused { why: "no" });
-        for event in [Event::Offer { offer }, lane, Event::Yours {}, refused] {
+        let (state_socket, refused) =
+            (Event::StateSocket { thread: 1 }, Event::Refused { why: "no" });
+        for event in [Event::Offer { offer }, state_socket, Event::Yours {}, refused] {
             let mut bytes = Vec::new();
             event.encode(&mut bytes);
             let (kind, body, used) = split(&bytes).expect("well formed").expect("whole");
@@ -127,8 +128,8 @@ mod tests {
     fn what_the_newer_one_says_is_a_command() {
         let bytes = take_over(2);
         let (kind, body, _) = split(&bytes).expect("well formed").expect("whole");
-        let wish = Command::TakeOver { magic: Magic, version: TAKE_OVER_VERSION, format: 2 };
-        assert_eq!(Command::decode(kind, body), Ok(wish));
+        let request = Command::TakeOver { magic: Magic, version: TAKE_OVER_VERSION, format: 2 };
+        assert_eq!(Command::decode(kind, body), Ok(request));
         assert_eq!(split(&COMMIT), Ok(Some((14, &[][..], 5))));
         assert_eq!(Command::decode(14, &[]), Ok(Command::Commit {}));
     }

@@ -70,7 +70,7 @@ impl From<Malformed> for io::Error {
 }
 
 /// A connection: its I/O thread, its slot there, and the slot's number of earlier uses.
-#[allow(missing_docs, reason = "said above")]
+#[allow(missing_docs, reason = "stated above")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConnectionId {
     pub thread: u16,
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_many_are_told_names_each_and_a_thread_finds_its_own() {
+    fn a_shared_answer_names_each_reader_and_a_thread_finds_its_own() {
         let body = b"\x02\0\x01\0\x02\0\0\0\x03\0\0\0\x09\0\x02\0\0\0\x03\0\0\0\x02\0\0\0{}";
         let Ok(Command::ToReaders(readers, ToReaders::Reply { push })) = Command::decode(7, body)
         else {

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_control_plane_has_no_reason_for_is_said_to_be_internal() {
+    fn a_close_without_a_reason_is_reported_as_internal() {
         let settings = with(&[("drain", 1012, "drained"), INTERNAL], "").expect("settings");
         let code = |reason| settings.reason(reason).code;
         assert_eq!(code(CloseReason::Drain), 1012);

@@ -45,7 +45,7 @@ events! {
     Counters = 134 { counters: counters }
     Refused = 135 { why: text8 }
     Offer = 136 { offer: offer }
-    Lane = 137 { thread: u16 }
+    StateSocket = 137 { thread: u16 }
     Yours = 138 {}
     Full = 139 { address: address }
 }

@@ -202,7 +202,7 @@ impl ControlThread {
     }
 
     fn on_reports(&mut self, reports: &mut Vec<Report>) {
-        self.threads.common.reports.take(reports);
+        self.threads.common.reports.take_items(reports);
         let (mut verbs, mut count) = (Verbs::new(), 0);
         let attached = self.state.attachments;
         for report in reports.drain(..) {

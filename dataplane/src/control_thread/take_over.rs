@@ -91,7 +91,7 @@ impl ControlThread {
             state: self.state.clone(),
         };
         to.queue_with_descriptor(&Event::Offer { offer }, self.listener.try_clone()?);
-        self.make_lanes(to, attempt)?;
+        self.make_state_sockets(to, attempt)?;
         self.threads.queue_for_all(&Order::SendState(attempt.clone()));
         self.threads.flush_orders();
         to.flush_until(attempt.deadline)?;
@@ -102,12 +102,12 @@ impl ControlThread {
     }
 
     /// Connect each thread with its counterpart in the newer data plane.
-    fn make_lanes(&self, to: &mut ControlLink, attempt: &Attempt) -> io::Result<()> {
+    fn make_state_sockets(&self, to: &mut ControlLink, attempt: &Attempt) -> io::Result<()> {
         let number = attempt.number.to_le_bytes();
         for (thread, socket) in self.threads.handovers.iter().enumerate() {
             let (ours, theirs) = sys::stream_pair()?;
             sys::send_descriptor(socket.as_raw_fd(), &number, ours.as_raw_fd())?;
-            to.queue_with_descriptor(&Event::Lane { thread: thread as u16 }, theirs);
+            to.queue_with_descriptor(&Event::StateSocket { thread: thread as u16 }, theirs);
         }
         Ok(())
     }
@@ -131,7 +131,7 @@ impl ControlThread {
                 match event.data.u64() {
                     NEWER => committed |= read_commit(to)?,
                     REPORTS => self.on_reports(&mut reports),
-                    SIGNALS => return Err(io::Error::other("we are told to end")),
+                    SIGNALS => return Err(io::Error::other("we were ordered to end")),
                     _ => {}
                 }
             }
@@ -162,6 +162,6 @@ fn read_commit(newer: &mut ControlLink) -> io::Result<bool> {
     match control::split(&newer.incoming)? {
         None => Ok(false),
         Some((kind, body, _)) if Command::decode(kind, body)? == Command::Commit {} => Ok(true),
-        Some(_) => Err(io::Error::other("it said something else than commit")),
+        Some(_) => Err(io::Error::other("it sent something else than commit")),
     }
 }

@@ -116,7 +116,7 @@ impl Reactor {
         match token {
             LISTENER => self.accept_some(),
             MAILBOX => {
-                self.orders.take(orders);
+                self.orders.take_items(orders);
                 for order in orders.drain(..) {
                     self.carry_out(order);
                     self.readers.keep_within_budget();
@@ -211,9 +211,9 @@ impl Reactor {
         }
     }
 
-    /// Give everything to a newer data plane; the lane waits among the handovers. Returns only if
-    /// the take-over failed: then nothing has changed, but connections without room under their
-    /// address are closed.
+    /// Give everything to a newer data plane; the state socket waits among the handovers. Returns
+    /// only if the take-over failed: then nothing has changed, but connections without room under
+    /// their address are closed.
     fn send_state(&mut self, attempt: &Attempt) {
         // Publications before this order are sent from here, completely.
         while self.readers.fanout.is_busy() {
@@ -223,8 +223,8 @@ impl Reactor {
         // The newer data plane would not know that these connections aren't counted.
         self.readers.forget_turned_away();
         let sent = self
-            .lane(attempt)
-            .and_then(|lane| self.readers.save(lane, attempt, self.listener.fd()));
+            .state_socket(attempt)
+            .and_then(|state_socket| self.readers.save(state_socket, attempt, self.listener.fd()));
         if let Err(error) = &sent {
             crate::log!(Error, "I/O thread {} couldn't give its readers: {error}", self.number);
         }
@@ -233,13 +233,14 @@ impl Reactor {
         attempt.wait_until_failed();
     }
 
-    fn lane(&self, attempt: &Attempt) -> io::Result<OwnedFd> {
+    fn state_socket(&self, attempt: &Attempt) -> io::Result<OwnedFd> {
         let mut number = [0; 4];
         loop {
-            let (_, lane) = sys::receive_descriptor(self.handovers.as_raw_fd(), &mut number)?;
-            // The lane of an attempt that failed before this thread's order may still be there.
+            let (_, state_socket) =
+                sys::receive_descriptor(self.handovers.as_raw_fd(), &mut number)?;
+            // The socket of an attempt that failed before this thread's order may still be there.
             if number == attempt.number.to_le_bytes() {
-                return lane.ok_or_else(|| io::ErrorKind::NotFound.into());
+                return state_socket.ok_or_else(|| io::ErrorKind::NotFound.into());
             }
         }
     }

@@ -283,7 +283,7 @@ impl Reactor {
             self.readers.close(slot, CloseReason::Overload, None);
         } else if let Some(token) = upgrade.token {
             // Handled as the reader's first verb.
-            self.readers.ask(slot, &head::login_verb(token));
+            self.readers.answer_verb(slot, &head::login_verb(token));
         }
     }
 

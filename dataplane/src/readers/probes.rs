@@ -48,7 +48,7 @@ impl Readers {
     /// Report that this address has no room for another connection: all threads ask the others, and
     /// the control plane asks those that it serves.
     pub(crate) fn request_probe(&mut self, address: IpAddr) {
-        if self.probes.rounds.ask(address, Instant::now()) {
+        if self.probes.rounds.begin_round(address, Instant::now()) {
             self.report(Report::Full(address));
         }
     }

@@ -1,4 +1,4 @@
-//! Take-over, the newer data plane's side: the state of one I/O thread, received on its lane.
+//! Take-over, the newer data plane's side: the state of one I/O thread, received on its state socket.
 
 use std::io;
 use std::os::fd::{IntoRawFd, OwnedFd};
@@ -11,9 +11,9 @@ use crate::counters::Count;
 use crate::head::Framing;
 use crate::outbox;
 use crate::slab::{Phase, ReaderSlot};
-use crate::take_over::lane::Receiver;
 use crate::take_over::record::{ConnectionExtras, Record};
 use crate::take_over::shared::Shared;
+use crate::take_over::state_socket::Receiver;
 
 /// The readers of a thread while they are restored.
 pub struct Restoring<'a> {
@@ -28,9 +28,9 @@ impl Restoring<'_> {
     ///
     /// # Errors
     /// Records are missing or wrong: this process must end, and the older data plane serves on.
-    pub fn receive(mut self, lane: &mut Receiver) -> io::Result<Readers> {
+    pub fn receive(mut self, state_socket: &mut Receiver) -> io::Result<Readers> {
         loop {
-            match lane.record()? {
+            match state_socket.record()? {
                 (Record::Seen { start, identities }, _) => {
                     let start = self.readers.clock.since_unix(start);
                     self.readers.hub.seen.restore(start, identities.as_chunks().0);

@@ -1,4 +1,4 @@
-//! Take-over, the older data plane's side: the state of one I/O thread, given over its lane.
+//! Take-over, the older data plane's side: the state of one I/O thread, given over its state socket.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,8 +9,8 @@ use super::Readers;
 use crate::control::Topic;
 use crate::slab::Phase;
 use crate::take_over::Attempt;
-use crate::take_over::lane::StateSender;
 use crate::take_over::record::{ConnectionExtras, Record};
+use crate::take_over::state_socket::StateSender;
 
 /// Maximum number of identities in one record.
 const IDENTITIES: usize = 4_096;
@@ -19,11 +19,11 @@ impl Readers {
     /// Give everything, and `listener` with it. This thread's state doesn't change.
     pub(crate) fn save(
         &mut self,
-        lane: OwnedFd,
+        state_socket: OwnedFd,
         attempt: &Attempt,
         listener: RawFd,
     ) -> io::Result<()> {
-        let mut sender = StateSender::new(lane, attempt.deadline);
+        let mut sender = StateSender::new(state_socket, attempt.deadline);
         let thread = Record::Thread { number: self.thread, now_ms: self.clock.now_ms() };
         sender.put(&thread, Some(listener))?;
         self.send_shared(&mut sender, attempt)?;

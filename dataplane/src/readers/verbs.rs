@@ -134,7 +134,7 @@ impl Readers {
             return;
         }
         match connection.bucket.admit(&self.settings, self.clock.now_ms() as u32) {
-            Throttle::Allow => self.ask(slot, verb),
+            Throttle::Allow => self.answer_verb(slot, verb),
             Throttle::Refuse => self.refuse_in_turn(slot, Waiting::Refusal),
             Throttle::HangUp => self.refuse_in_turn(slot, Waiting::HangUp),
         }
@@ -159,7 +159,7 @@ impl Readers {
     }
 
     /// Have a verb answered, in its turn.
-    pub(crate) fn ask(&mut self, slot: u32, verb: &[u8]) {
+    pub(crate) fn answer_verb(&mut self, slot: u32, verb: &[u8]) {
         if !self.verbs.may_ask(self.slab.at(slot).busy.as_deref()) {
             let most = self.settings.waiting as usize;
             let busy = self.slab.busy_state(slot, &self.settings);

@@ -14,10 +14,10 @@
 //! one. So "nothing lost or doubled" follows from one moment in which no process serves them. That
 //! moment is short (a fifth of a second for 15,000 readers on two cores).
 
-pub(crate) mod lane;
 mod newer;
 pub mod record;
 pub(crate) mod shared;
+pub(crate) mod state_socket;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::COMMIT_WITHIN;
-use super::lane::Receiver;
 use super::record::{self, Record};
 use super::shared::SharedCollector;
+use super::state_socket::Receiver;
 use crate::control::{self, ControlState, Event, EventKind, Malformed, Offer, Settings};
 use crate::reactor::Reactor;
 use crate::readers::{Readers, Restoring};
@@ -40,14 +40,14 @@ pub fn take_over(
     let mut older = Older(Receiver::new(socket.into(), deadline));
     older.send(&control::take_over(record::FORMAT))?;
     let (offer, control_listener) = older.offer()?;
-    let lanes = older.lanes(offer.options.threads)?;
+    let state_sockets = older.state_sockets(offer.options.threads)?;
     let settings = Arc::new(offer.state.decoded()?.unwrap_or_default());
-    let gathering = Arc::new(SharedCollector::new(lanes.len()));
+    let gathering = Arc::new(SharedCollector::new(state_sockets.len()));
     let (threads, parts) = Threads::new(offer.options, offer.ports)?;
-    let starting = start(parts, lanes, shared_table, move |parts, lane| {
-        receive(parts, settings.clone(), &mut Receiver::new(lane, deadline), &gathering)
+    let starting = start(parts, state_sockets, shared_table, move |parts, state_socket| {
+        receive(parts, settings.clone(), &mut Receiver::new(state_socket, deadline), &gathering)
     })?;
-    // After a broken lane, the older data plane has sent the reason.
+    // After a broken state socket, the older data plane has sent the reason.
     starting.wait_until_ready().map_err(|error| older.reason().unwrap_or(error))?;
     older.commit()?;
     starting.go();
@@ -67,7 +67,7 @@ impl Older {
 
     fn answer(&mut self) -> io::Result<(Event<'_>, Option<OwnedFd>)> {
         let carries =
-            |kind| matches!(EventKind::of(kind), Some(EventKind::Offer | EventKind::Lane));
+            |kind| matches!(EventKind::of(kind), Some(EventKind::Offer | EventKind::StateSocket));
         let (message, descriptor) = self.0.message(carries)?;
         match Event::decode(message[0], &message[1..])? {
             Event::Refused { why } => {
@@ -86,15 +86,17 @@ impl Older {
         }
     }
 
-    fn lanes(&mut self, count: u16) -> io::Result<Vec<OwnedFd>> {
-        let mut lanes = Vec::new();
+    fn state_sockets(&mut self, count: u16) -> io::Result<Vec<OwnedFd>> {
+        let mut state_sockets = Vec::new();
         for number in 0..count {
             match self.answer()? {
-                (Event::Lane { thread: named }, Some(lane)) if named == number => lanes.push(lane),
-                _ => return Err(Malformed::Value("lane").into()),
+                (Event::StateSocket { thread: named }, Some(state_socket)) if named == number => {
+                    state_sockets.push(state_socket)
+                }
+                _ => return Err(Malformed::Value("state_socket").into()),
             }
         }
-        Ok(lanes)
+        Ok(state_sockets)
     }
 
     /// Return the reason why the older data plane serves on, if it has sent one.
@@ -132,24 +134,24 @@ impl Older {
     }
 }
 
-/// Return a thread that is ready to run, from the records of a lane. It doesn't serve yet.
+/// Return a thread that is ready to run, from the records of a state socket. It doesn't serve yet.
 ///
 /// # Errors
 /// Records are missing or wrong: this process must end, and the older data plane serves on.
 fn receive(
     parts: ThreadParts,
     settings: Arc<Settings>,
-    lane: &mut Receiver,
+    state_socket: &mut Receiver,
     gathering: &SharedCollector,
 ) -> io::Result<Reactor> {
-    let (Record::Thread { number, now_ms }, Some(listener)) = lane.record()? else {
+    let (Record::Thread { number, now_ms }, Some(listener)) = state_socket.record()? else {
         return Err(Malformed::Value("first record").into());
     };
     if number != parts.number {
         return Err(Malformed::Value("thread").into());
     }
     let readers = Readers::new(&parts, settings, now_ms)?;
-    let shared = gathering.receive(lane)?;
+    let shared = gathering.receive(state_socket)?;
     let restoring = Restoring { readers, shared: &shared, topics: Vec::new() };
-    Reactor::new(parts, listener, restoring.receive(lane)?)
+    Reactor::new(parts, listener, restoring.receive(state_socket)?)
 }

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, Barrier, PoisonError, RwLock, RwLockReadGuard};
 
-use super::lane::Receiver;
 use super::record::{ConnectionExtras, Record};
+use super::state_socket::Receiver;
 use crate::control::{Malformed, Topic, TopicMessage};
 use crate::outbox::{self, Outbox};
 use crate::publication::{Frame, Publication};
@@ -19,25 +19,25 @@ pub struct Shared {
     names: HashSet<Arc<str>>,
 }
 
-/// The messages and frames from all lanes of one take-over, until they are complete.
+/// The messages and frames from all state sockets of one take-over, until they are complete.
 #[derive(Debug)]
 pub struct SharedCollector {
     gathered: RwLock<Shared>,
-    /// Threads wait here whose lanes have delivered their part.
+    /// Threads wait here whose state sockets have delivered their part.
     complete: Barrier,
 }
 
 impl SharedCollector {
-    pub fn new(lanes: usize) -> SharedCollector {
-        SharedCollector { gathered: RwLock::default(), complete: Barrier::new(lanes) }
+    pub fn new(state_sockets: usize) -> SharedCollector {
+        SharedCollector { gathered: RwLock::default(), complete: Barrier::new(state_sockets) }
     }
 
-    /// Receive the part of this lane; return the parts of all lanes when they are complete. If
-    /// another lane breaks, this never returns: the thread that waits until all are ready ends the
-    /// process.
-    pub fn receive(&self, lane: &mut Receiver) -> io::Result<RwLockReadGuard<'_, Shared>> {
+    /// Receive the part of this state socket; return the parts of all when they are complete. If
+    /// another state socket breaks, this never returns: the thread that waits until all are ready
+    /// ends the process.
+    pub fn receive(&self, state_socket: &mut Receiver) -> io::Result<RwLockReadGuard<'_, Shared>> {
         loop {
-            let (record, _) = lane.record()?;
+            let (record, _) = state_socket.record()?;
             let mut gathered = self.gathered.write().unwrap_or_else(PoisonError::into_inner);
             match record {
                 Record::Publication { number, topic, message } => {

@@ -1,4 +1,4 @@
-"""Write what the Tornado engine decides about many inputs, for the crate's tests to compare.
+"""Write the decisions of the Tornado engine about many inputs, for the crate's tests to compare.
 
 Run ``python dataplane/tests/vectors/make.py`` from the top of the tree when the
 engine's framing changes; an argument names another folder than this one. Lines are fields

@@ -1,4 +1,4 @@
-"""The gate alone: the data that its decisions need, and its behaviour while that is missing."""
+"""The authenticator alone: the data that its decisions need, and its behaviour without them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The drain of a box: its readers are told, at a pace, and sent elsewhere."""
+"""The drain of a box: its readers are notified, at a pace, and sent elsewhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateways import Reader, opened_box, until
 from gateway.process.settings import NativeSettings
 
 
-async def test_every_reader_is_told_to_reconnect_and_closed_with_1012(engine: str) -> None:
+async def test_every_reader_is_asked_to_reconnect_and_closed_with_1012(engine: str) -> None:
     async with contextlib.AsyncExitStack() as stack:
         async with opened_box(engine) as box:
             readers: list[Reader] = [

@@ -118,7 +118,7 @@ async def test_metrics_tell_what_was_done(box: Box) -> None:
         sent = box.publish()
         box.send(encode(sent))
         await asyncio.gather(a.hear(), b.hear())
-        await a.ask(action="shout")
+        await a.answer_to(action="shout")
         assert await box.metric('newsfabric_gateway_readers{transport="websocket"}') == 2
         assert await box.metric("newsfabric_gateway_logs") == 1
     after = await values()
@@ -156,7 +156,7 @@ async def test_what_a_socket_does_not_take_at_once_is_held_and_not_measured(box:
     held_before, made_before = await box.metric(held), await box.metric(made)
     async with box.opened(receive_buffer=4096) as stalled, box.reader("news.breaking") as other:
         await stalled.upgrade()
-        stalled.say(action="subscribe", topic="news.breaking")
+        stalled.send_verb(action="subscribe", topic="news.breaking")
         await stalled.read_until(b"subscribed")
         for n in range(80):
             box.publish(origin=origin, body={"n": n, "text": "x" * 40_000})

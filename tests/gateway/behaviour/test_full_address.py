@@ -18,7 +18,7 @@ from gateway.transports.sockjs import sessions
 
 LIMIT = 4
 OFFICE = 100
-# What an operator gives an office of that size.
+# The limit that an operator sets for an office of that size.
 OFFICE_LIMIT = 120
 TEXT = 0x81
 
@@ -45,7 +45,7 @@ async def pushes_of(raw: RawSocket) -> list[dict[str, object]]:
     return await raw.read_pushes()
 
 
-async def test_a_websocket_too_many_is_told_so_and_when_to_come_again(box: Box) -> None:
+async def test_a_websocket_too_many_learns_it_and_when_to_come_again(box: Box) -> None:
     async with mute(box, LIMIT), box.opened() as raw:
         assert await pushes_of(raw) == [
             {
@@ -77,7 +77,7 @@ async def test_a_request_too_many_is_answered_503(box: Box, method: str, path: s
         assert await box.metric('newsfabric_gateway_rejected_connects_total{reason="address"}') >= 1
 
 
-async def test_beyond_those_who_are_told_a_websocket_too_many_is_answered_503(
+async def test_beyond_those_who_get_a_reason_a_websocket_too_many_is_answered_503(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of WebSockets that the control plane serves: the data plane has a bound of its own."""
@@ -104,7 +104,7 @@ async def test_who_says_nothing_makes_room_and_who_lives_stays(box: Box) -> None
             while len(back) < LIMIT - 1:
                 raw = await stack.enter_async_context(box.opened())
                 await raw.upgrade()
-                raw.say(action="ping")
+                raw.send_verb(action="ping")
                 while (frame := await raw.read_frame())[0] != TEXT:
                     pass
                 if json.loads(frame[1])["type"] == "pong":
@@ -201,7 +201,7 @@ async def test_a_session_that_goes_on_over_another_network_stays(
 
 
 async def test_an_office_of_a_hundred_whose_network_went_is_back_and_stays(engine: str) -> None:
-    """They come all at once, and find the places of their former connections taken."""
+    """All readers connect at once, while their former connections still hold their places."""
     async with (
         opened_box(engine, per_address=OFFICE_LIMIT, heartbeat=3_600.0) as box,
         mute(box, OFFICE) as silent,
@@ -215,13 +215,13 @@ async def test_an_office_of_a_hundred_whose_network_went_is_back_and_stays(engin
             """Come again and again until there is room, as a page does after a longer while."""
             while True:
                 reader = await stack.enter_async_context(box.reader())
-                said = {"type": "disconnect"}
+                reply = {"type": "disconnect"}
                 with contextlib.suppress(websockets.ConnectionClosed):
-                    said = await reader.ask(action="ping")
-                came.append(said["type"] == "pong")
-                if said["type"] == "pong":
+                    reply = await reader.answer_to(action="ping")
+                came.append(reply["type"] == "pong")
+                if reply["type"] == "pong":
                     return reader
-                assert said["type"] == "disconnect"
+                assert reply["type"] == "disconnect"
                 await asyncio.sleep(0.1)
 
         async with asyncio.timeout(PATIENCE):

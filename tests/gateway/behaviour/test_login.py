@@ -38,26 +38,26 @@ def tokens(folder: Path, **more: Any) -> TokenSettings:
 
 @pytest.fixture
 async def box(engine: str, tmp_path: Path) -> AsyncIterator[Box]:
-    told = tokens(tmp_path, cookie="session")
-    async with opened_box(engine, table=TABLE, tokens=told, origins=(PAGE,)) as box:
+    rules = tokens(tmp_path, cookie="session")
+    async with opened_box(engine, table=TABLE, tokens=rules, origins=(PAGE,)) as box:
         yield box
 
 
 async def logged_in(reader: Reader, user: str = "42", **claims: Any) -> dict[str, Any]:
-    push = await reader.ask(action="login", token=token(user, **claims), ref=1)
+    push = await reader.answer_to(action="login", token=token(user, **claims), ref=1)
     assert push["type"] == "logged_in", push
     return push
 
 
 async def code_of(reader: Reader, **verb: Any) -> int | None:
     """Return the code of the error that answers ``verb``; None if it is obeyed."""
-    push = await reader.ask(**verb)
+    push = await reader.answer_to(**verb)
     return push["code"] if push["type"] == "error" else None
 
 
-async def test_a_reader_logs_in_and_is_told_who_it_is_and_until_when(box: Box) -> None:
+async def test_a_reader_logs_in_and_learns_who_it_is_and_until_when(box: Box) -> None:
     async with box.reader() as reader:
-        push = await reader.ask(action="login", token=token("42", exp=4_000_000_000), ref="r")
+        push = await reader.answer_to(action="login", token=token("42", exp=4_000_000_000), ref="r")
         day = 86400_000
         assert push.pop("expires_at") == pytest.approx(_now_ms() + 30 * day, abs=5_000)
         assert push == {"type": "logged_in", "ref": "r", "user": "42"}
@@ -90,7 +90,7 @@ async def test_access_decides_who_may_read_what(box: Box) -> None:
 async def test_a_reader_logs_in_over_sockjs(box: Box, transport: str) -> None:
     await box.was_past([box.envelope("user.42", {"n": 1})])
     async with sockjs_session(box, transport) as session:
-        await session.say(
+        await session.send_verbs(
             {"action": "login", "token": token("42")},
             {"action": "subscribe", "topic": "user.42", "rewind": 5},
         )
@@ -100,8 +100,8 @@ async def test_a_reader_logs_in_over_sockjs(box: Box, transport: str) -> None:
 
 async def test_verbs_that_follow_a_login_at_once_are_obeyed_after_it(box: Box) -> None:
     async with box.reader() as reader:
-        await reader.say(action="login", token=token())
-        await reader.say(action="subscribe", topic="user.42")
+        await reader.send_verb(action="login", token=token())
+        await reader.send_verb(action="subscribe", topic="user.42")
         assert [(await reader.hear())["type"] for _ in range(2)] == ["logged_in", "subscribed"]
 
 
@@ -128,7 +128,7 @@ async def test_a_bad_token_is_an_error_and_nothing_changes(
     # Made now, because the tests run long after they are collected.
     bad = make_bad()
     async with box.reader("news.breaking") as reader:
-        push = await reader.ask(action="login", token=bad, ref=7)
+        push = await reader.answer_to(action="login", token=bad, ref=7)
         assert (push["type"], push["code"], push["ref"]) == ("error", code, 7)
         assert push["temporary"] is False
         assert await code_of(reader, action="subscribe", topic="desk.plans") == 101
@@ -153,7 +153,7 @@ async def test_the_fifth_bad_token_ends_the_connection(box: Box) -> None:
         for n in range(4):
             assert await code_of(reader, action="login", token="x", ref=n) == 101
         await logged_in(reader)
-        await reader.say(action="refresh", token=token(ttl=-9.0))
+        await reader.send_verb(action="refresh", token=token(ttl=-9.0))
         code, pushes = await reader.hear_close()
         assert code == 4001
         assert [(p["type"], p["code"]) for p in pushes] == [("error", 109), ("disconnect", 4001)]
@@ -164,7 +164,7 @@ async def test_somebody_else_cant_log_in_on_the_same_connection(box: Box) -> Non
     async with box.reader() as reader:
         await logged_in(reader, "42")
         for action in ("login", "refresh"):
-            push = await reader.ask(action=action, token=token("7"))
+            push = await reader.answer_to(action=action, token=token("7"))
             assert (push["code"], push["reason"]) == (101, "logged in as somebody else already")
         assert await code_of(reader, action="subscribe", topic="user.7") == 103
         await reader.subscribe("user.42")
@@ -174,7 +174,7 @@ async def test_refresh_goes_on_as_the_same_reader(box: Box) -> None:
     async with box.reader() as reader:
         assert await code_of(reader, action="refresh", token=token()) == 101
         first = await logged_in(reader, ttl=100.0)
-        push = await reader.ask(action="refresh", token=token(ttl=1000.0), ref=2)
+        push = await reader.answer_to(action="refresh", token=token(ttl=1000.0), ref=2)
         assert (push["type"], push["ref"], push["user"]) == ("refreshed", 2, "42")
         assert push["expires_at"] == pytest.approx(first["expires_at"] + 900_000, abs=5_000)
 
@@ -192,7 +192,7 @@ async def test_a_token_that_is_refreshed_in_time_ends_nothing(box: Box) -> None:
     async with box.reader() as reader, box.reader() as other:
         await logged_in(reader, ttl=0.4)
         await logged_in(other, ttl=0.4)
-        assert (await reader.ask(action="refresh", token=token()))["type"] == "refreshed"
+        assert (await reader.answer_to(action="refresh", token=token()))["type"] == "refreshed"
         assert (await other.hear_close())[0] == 4202
         await reader.is_up_to_date()
 
@@ -214,12 +214,12 @@ async def test_a_subprotocol_alone_is_only_answered(box: Box) -> None:
         async with box.opened() as raw:
             head = await raw.upgrade(Sec_WebSocket_Protocol=offer)
             assert head.headers["sec-websocket-protocol"] == "newsfabric"
-            raw.say(action="ping")
+            raw.send_verb(action="ping")
             assert json.loads((await raw.read_frame())[1]) == {"type": "pong"}
     async with box.opened() as raw:
         head = await raw.upgrade(Sec_WebSocket_Protocol=f"other, {token()}")
         assert "sec-websocket-protocol" not in head.headers
-        raw.say(action="ping")
+        raw.send_verb(action="ping")
         assert json.loads((await raw.read_frame())[1]) == {"type": "pong"}
 
 
@@ -303,8 +303,8 @@ async def test_event_streams_take_the_cookie_of_our_own_pages(box: Box) -> None:
 async def test_a_page_of_any_origin_doesnt_get_a_cookie_counted(
     engine: str, tmp_path: Path
 ) -> None:
-    told = tokens(tmp_path, cookie="session")
-    async with opened_box(engine, table=TABLE, tokens=told) as box:
+    rules = tokens(tmp_path, cookie="session")
+    async with opened_box(engine, table=TABLE, tokens=rules) as box:
         answer = await box.request(
             "GET", "/history?topic=user.42", Origin=PAGE, Cookie=f"session={token('42')}"
         )
@@ -312,7 +312,7 @@ async def test_a_page_of_any_origin_doesnt_get_a_cookie_counted(
         assert "access-control-allow-credentials" not in answer.headers
         async with box.opened() as raw:
             await raw.upgrade(Origin=PAGE, Cookie=f"session={token('42')}")
-            raw.say(action="ping")
+            raw.send_verb(action="ping")
             assert b"pong" in (await raw.read_frame())[1]
 
 
@@ -367,7 +367,7 @@ async def test_a_revoked_user_is_sent_away_at_once_and_its_tokens_are_no_good(bo
     async with box.reader() as phone, box.reader() as page, box.reader() as other:
         old = token("42")
         await logged_in(phone)
-        await page.ask(action="login", token=old)
+        await page.answer_to(action="login", token=old)
         await logged_in(other, "7")
         _revoke(box, "42")
         for device in (phone, page):
@@ -377,7 +377,7 @@ async def test_a_revoked_user_is_sent_away_at_once_and_its_tokens_are_no_good(bo
         await other.is_up_to_date()
         assert await code_of(other, action="login", token=old) == 101
     async with box.reader() as again:
-        push = await again.ask(action="login", token=old)
+        push = await again.answer_to(action="login", token=old)
         assert (push["code"], push["reason"]) == (101, "the token was revoked")
         # A user that is let in again gets a new token.
         later = _now_ms() / 1000 + 2
@@ -431,7 +431,7 @@ async def test_what_a_reader_cant_subscribe_to_are_revocations(box: Box) -> None
 
 async def test_without_keys_nobody_logs_in(engine: str) -> None:
     async with opened_box(engine, table=TABLE) as box, box.reader() as reader:
-        push = await reader.ask(action="login", token=token())
+        push = await reader.answer_to(action="login", token=token())
         assert (push["code"], push["reason"]) == (101, "logins aren't set up here")
         for _ in range(6):
             assert await code_of(reader, action="login", token=token()) == 101
@@ -442,14 +442,14 @@ async def test_a_new_key_of_the_issuers_is_found_when_a_token_names_it(
 ) -> None:
     path = tmp_path / "keys.json"
     path.write_bytes(jwks(jwk(ed25519("first"), "first")))
-    told = tokens(tmp_path, keys=str(path), keys_again=0.0)
-    async with opened_box(engine, table=TABLE, tokens=told) as box, box.reader() as reader:
+    rules = tokens(tmp_path, keys=str(path), keys_again=0.0)
+    async with opened_box(engine, table=TABLE, tokens=rules) as box, box.reader() as reader:
         newer = {"key": ed25519("second"), "kid": "second"}
         assert await code_of(reader, action="login", token=token(**newer)) == 101
         path.write_bytes(jwks(jwk(ed25519("second"), "second")))
         # Verbs sent meanwhile wait for their turn.
-        await reader.say(action="login", token=token(**newer))
-        await reader.say(action="subscribe", topic="user.42")
+        await reader.send_verb(action="login", token=token(**newer))
+        await reader.send_verb(action="subscribe", topic="user.42")
         assert [(await reader.hear())["type"] for _ in range(2)] == ["logged_in", "subscribed"]
 
 
@@ -457,8 +457,8 @@ async def test_logins_are_counted_by_what_came_of_them(box: Box) -> None:
     sample = 'newsfabric_gateway_tokens_total{outcome="%s"}'
     before = {what: await box.metric(sample % what) for what in ("good", "expired", "unknown_key")}
     async with box.reader() as reader:
-        await reader.ask(action="login", token=token(ttl=-1.0))
-        await reader.ask(action="login", token=token(key=ed25519("forged")))
+        await reader.answer_to(action="login", token=token(ttl=-1.0))
+        await reader.answer_to(action="login", token=token(key=ed25519("forged")))
         await logged_in(reader)
     after = {what: await box.metric(sample % what) for what in before}
     assert after == {what: count + 1 for what, count in before.items()}

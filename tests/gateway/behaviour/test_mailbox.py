@@ -77,12 +77,12 @@ def bodies(pushes: list[dict[str, Any]]) -> list[Any]:
 
 async def marked(reader: Reader, kind: str, letter: Any, **verb: Any) -> dict[str, Any]:
     """Mark ``letter``; return the push that tells all devices, before or after the reply."""
-    await reader.say(action=kind, topic=TOPIC, id=letter.id, ref=7, **verb)
+    await reader.send_verb(action=kind, topic=TOPIC, id=letter.id, ref=7, **verb)
     heard = [await reader.hear(), await reader.hear()]
     (reply,) = [push for push in heard if push["type"] == "marked"]
     assert reply == {"type": "marked", "ref": 7, "topic": TOPIC, "id": letter.id, "mark": kind}
-    (told,) = [push for push in heard if push["type"] != "marked"]
-    return told
+    (reply,) = [push for push in heard if push["type"] != "marked"]
+    return reply
 
 
 @pytest.mark.promise("M1")
@@ -134,10 +134,10 @@ async def test_the_last_of_a_mailbox_has_the_position_to_come_back_with(
 
 @pytest.mark.promise("M2")
 @pytest.mark.parametrize(
-    ("kind", "told"), [("ack", "acked"), ("read", "read"), ("dismiss", "dismissed")]
+    ("kind", "pushed"), [("ack", "acked"), ("read", "read"), ("dismiss", "dismissed")]
 )
 async def test_what_one_device_does_all_of_them_hear_of_in_every_region(
-    oregon: OpenedRegion, dublin: OpenedRegion, kind: str, told: str
+    oregon: OpenedRegion, dublin: OpenedRegion, kind: str, pushed: str
 ) -> None:
     letter = await oregon.write_to("42", 1)
     async with oregon.device() as phone, dublin.device() as page, dublin.device("43") as other:
@@ -149,7 +149,7 @@ async def test_what_one_device_does_all_of_them_hear_of_in_every_region(
         there = await page.hear()
         assert before * 1000 - 1 <= here["at"] == there["at"] <= time.time() * 1000
         assert there.pop("position") is not None
-        assert there == {"type": told, "topic": TOPIC, "id": letter.id, "at": here["at"]}
+        assert there == {"type": pushed, "topic": TOPIC, "id": letter.id, "at": here["at"]}
         await other.is_up_to_date()
 
 
@@ -214,7 +214,7 @@ async def test_what_comes_while_the_mailbox_is_read_comes_once_and_in_order(
     await oregon.write_to("42", 1)
     store.open.clear()
     async with oregon.device() as reader:
-        await reader.say(action="subscribe", topic=TOPIC)
+        await reader.send_verb(action="subscribe", topic=TOPIC)
         await store.asked.wait()
         dismissed = await oregon.write_to("42", 2)
         await oregon.write_to("42", 3)
@@ -274,7 +274,7 @@ async def test_a_crowd_of_users_is_read_in_few_trips(
         readers = [await stack.enter_async_context(oregon.device(user)) for user in users]
         store.open.clear()
         for user, reader in zip(users, readers, strict=True):
-            await reader.say(action="subscribe", topic=f"user.{user}")
+            await reader.send_verb(action="subscribe", topic=f"user.{user}")
         await store.asked.wait()
         store.open.set()
         for user, reader in zip(users, readers, strict=True):
@@ -285,31 +285,31 @@ async def test_a_crowd_of_users_is_read_in_few_trips(
     assert len(store.reads) < 20
 
 
-async def test_while_the_store_is_away_the_reader_is_told_to_ask_again(
+async def test_while_the_store_is_away_the_reader_is_asked_to_come_again(
     oregon: OpenedRegion, store: MailboxStore
 ) -> None:
     await oregon.write_to("42", 1)
     store.away = True
     async with oregon.device() as reader:
-        error = await reader.ask(action="subscribe", topic=TOPIC, ref="r")
+        error = await reader.answer_to(action="subscribe", topic=TOPIC, ref="r")
         assert (error["type"], error["code"], error["temporary"]) == ("error", 100, True)
         assert (error["topic"], error["ref"]) == (TOPIC, "r")
         store.away = False
         assert bodies((await opened_mailbox(reader))[1]) == [1]
 
 
-async def test_while_upstream_is_away_the_reader_is_told_to_say_it_again(
+async def test_while_upstream_is_away_the_reader_is_asked_to_send_it_again(
     oregon: OpenedRegion,
 ) -> None:
     letter = await oregon.write_to("42", 1)
     async with oregon.device() as reader:
         await opened_mailbox(reader)
         oregon.box.broker.cut()
-        error = await reader.ask(action="read", topic=TOPIC, id=letter.id, ref=3)
+        error = await reader.answer_to(action="read", topic=TOPIC, id=letter.id, ref=3)
         assert (error["type"], error["code"], error["temporary"]) == ("error", 100, True)
         assert (error["topic"], error["ref"]) == (TOPIC, 3)
         await oregon.box.broker.heal()
-        reply = await reader.ask(action="read", topic=TOPIC, id=letter.id)
+        reply = await reader.answer_to(action="read", topic=TOPIC, id=letter.id)
         assert reply["type"] == "marked"
 
 
@@ -340,9 +340,9 @@ async def test_only_what_is_ones_own_and_well_formed_can_be_marked(
 ) -> None:
     upstream = oregon.box.broker.tap("upstream")
     async with oregon.device() as reader, oregon.box.reader() as stranger:
-        codes = [(await reader.ask(action=kind, **verb))["code"] for verb, _ in REFUSED]
+        codes = [(await reader.answer_to(action=kind, **verb))["code"] for verb, _ in REFUSED]
         assert codes == [code for _, code in REFUSED]
-        error = await stranger.ask(action=kind, topic=TOPIC, id=SOME_ID)
+        error = await stranger.answer_to(action=kind, topic=TOPIC, id=SOME_ID)
         assert error["code"] == 101
     assert oregon.box.broker.pop_messages(upstream) == []
 
@@ -352,7 +352,7 @@ async def test_a_token_that_opens_everything_opens_no_mailbox(oregon: OpenedRegi
     letter = await oregon.write_to("42", 1)
     async with oregon.device("7", topics=["#", "user.#", "user.42", "*.42"]) as reader:
         for verb in ("subscribe", "history", "ack", "read", "dismiss"):
-            error = await reader.ask(action=verb, topic=TOPIC, id=letter.id)
+            error = await reader.answer_to(action=verb, topic=TOPIC, id=letter.id)
             assert error["code"] == 103
         await reader.subscribe("marks.billing")
 
@@ -362,7 +362,7 @@ async def test_the_publishers_tools_hear_who_has_read(oregon: OpenedRegion) -> N
     async with oregon.device("desk", topics=["marks.#"]) as tool, oregon.device() as reader:
         await tool.subscribe("marks.billing")
         await opened_mailbox(reader)
-        told = await marked(reader, "read", letter)
+        push = await marked(reader, "read", letter)
         note = await tool.hear()
         assert (note["type"], note["topic"]) == ("message", "marks.billing")
         assert note["body"] == {
@@ -370,7 +370,7 @@ async def test_the_publishers_tools_hear_who_has_read(oregon: OpenedRegion) -> N
             "id": letter.id,
             "message_id": "bill-7",
             "mark": "read",
-            "at": told["at"],
+            "at": push["at"],
         }
 
 
@@ -393,7 +393,7 @@ async def test_a_reader_who_marks_without_end_is_slowed_down_as_with_any_verb(
     letter = await oregon.write_to("42", 1)
     async with oregon.device() as reader:
         for _ in range(1_400):
-            await reader.say(action="read", topic=TOPIC, id=letter.id)
+            await reader.send_verb(action="read", topic=TOPIC, id=letter.id)
         code, pushes = await reader.hear_close()
         assert code == 4102
         assert {push.get("code") for push in pushes if push["type"] == "error"} == {111}
@@ -428,7 +428,7 @@ async def test_topics_of_users_who_arent_here_cost_a_bounded_amount(
         assert len(hub.topics) <= 50
 
 
-async def test_many_messages_are_cut_and_that_is_said(oregon: OpenedRegion) -> None:
+async def test_many_messages_are_cut_and_that_is_stated(oregon: OpenedRegion) -> None:
     made = [oregon.box.envelope(TOPIC, n) for n in range(1_001)]
     await oregon.box.was_past(made)
     async with oregon.device() as reader:

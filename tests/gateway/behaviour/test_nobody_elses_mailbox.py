@@ -86,8 +86,8 @@ async def test_over_websocket(oregon: OpenedRegion, letter: Envelope, login: str
     for topic in SPELLINGS:
         async with oregon.box.reader() as reader:
             if login is not None:
-                assert (await reader.ask(action="login", token=login))["type"] == "logged_in"
-            is_refused([await reader.ask(**verb) for verb in ways(topic, letter.id)])
+                assert (await reader.answer_to(action="login", token=login))["type"] == "logged_in"
+            is_refused([await reader.answer_to(**verb) for verb in ways(topic, letter.id)])
             oregon.box.publish(THEIRS, {"secret": 2})
             await reader.is_up_to_date()
 
@@ -98,15 +98,15 @@ async def test_over_sockjs(
 ) -> None:
     async with sockjs_session(oregon.box, transport) as session:
         if login is not None:
-            await session.say({"action": "login", "token": login})
+            await session.send_verbs({"action": "login", "token": login})
             assert (await session.hear(1))[0]["type"] == "logged_in"
         # As many verbs as a reader may send at once.
         for topic in SPELLINGS[:25]:
             verbs = list(ways(topic, letter.id))
-            await session.say(*verbs)
+            await session.send_verbs(*verbs)
             is_refused(await session.hear(len(verbs)))
         oregon.box.publish(THEIRS, {"secret": 2})
-        await session.say({"action": "ping"})
+        await session.send_verbs({"action": "ping"})
         assert await session.hear(1) == [{"type": "pong"}]
 
 
@@ -138,7 +138,7 @@ async def test_what_was_tried_in_vain_left_no_mark(oregon: OpenedRegion, letter:
     async with oregon.device("42", topics=EVERYTHING) as reader:
         for kind in ("ack", "read", "dismiss"):
             for topic in (THEIRS, "user.42.7"):
-                is_refused([await reader.ask(action=kind, topic=topic, id=letter.id)])
+                is_refused([await reader.answer_to(action=kind, topic=topic, id=letter.id)])
     await untouched(oregon)
 
 
@@ -150,10 +150,10 @@ async def test_anothers_message_isnt_marked_by_way_of_ones_own_topic(
         await opened_mailbox(reader, "42")
         await opened_mailbox(owner, "7")
         for kind in ("ack", "read", "dismiss"):
-            told = await reader.ask(action=kind, topic="user.42", id=letter.id)
-            assert told["type"] == "marked"
+            reply = await reader.answer_to(action=kind, topic="user.42", id=letter.id)
+            assert reply["type"] == "marked"
         # A user's marks are processed in turn: those before it had no effect.
-        await reader.say(action="read", topic="user.42", id=mine.id)
+        await reader.send_verb(action="read", topic="user.42", id=mine.id)
         assert {(await reader.hear())["type"] for _ in range(2)} == {"marked", "read"}
         await owner.is_up_to_date()
     await untouched(oregon)
@@ -170,11 +170,11 @@ async def test_by_the_very_words_that_have_just_opened_it_for_its_owner(
         for verb in ways(THEIRS, letter.id):
             if verb["action"] not in ("subscribe", "history"):
                 continue
-            assert (await owner.ask(**verb))["type"] in ("subscribed", "history"), verb
-            is_refused([await other.ask(**verb), await more.ask(**verb)])
+            assert (await owner.answer_to(**verb))["type"] in ("subscribed", "history"), verb
+            is_refused([await other.answer_to(**verb), await more.answer_to(**verb)])
             if verb["action"] == "subscribe":
-                await owner.say(action="unsubscribe", topic=THEIRS)
-            await owner.say(action="ping", ref="fence")
+                await owner.send_verb(action="unsubscribe", topic=THEIRS)
+            await owner.send_verb(action="ping", ref="fence")
             while (await owner.hear()) != {"type": "pong", "ref": "fence"}:
                 pass
 

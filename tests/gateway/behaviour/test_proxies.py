@@ -39,7 +39,7 @@ async def proxy(
         yield request.param, port
 
 
-async def say(box: Box, port: int, **verb: object) -> None:
+async def post_verb(box: Box, port: int, **verb: object) -> None:
     body = json.dumps([json.dumps(verb)]).encode()
     answer = await box.request("POST", f"{SESSION}/xhr_send", body, port=port)
     assert answer.status == 204, answer
@@ -59,7 +59,7 @@ async def test_a_sockjs_stream_brings_each_message_as_it_comes(
     async with legacy_box.opened(port) as raw:
         raw.send_request(method, f"{SESSION}/{transport}{query}")
         assert Response.of(await raw.read_until(b"\r\n\r\n")).status == 200
-        await say(legacy_box, port, action="subscribe", topic="news.breaking")
+        await post_verb(legacy_box, port, action="subscribe", topic="news.breaking")
         await until_heard(raw, "subscribed")
         for words in ("first words", "second words"):
             legacy_box.publish(body=words)
@@ -87,7 +87,7 @@ async def test_polls_are_answered(
     path = f"{SESSION}/{transport}?c=heard"
     opened = await legacy_box.request(method, path, port=port)
     assert b"o" in opened.body
-    await say(legacy_box, port, action="ping", ref="over-there")
+    await post_verb(legacy_box, port, action="ping", ref="over-there")
     assert b"over-there" in (await legacy_box.request(method, path, port=port)).body
 
 

@@ -12,28 +12,32 @@ from gateways import Box, opened_box, until
 
 
 @pytest.fixture
-async def desk() -> AsyncIterator[Frontdesk]:
-    desk = Frontdesk()
-    yield desk
-    await desk.close()
+async def frontdesk() -> AsyncIterator[Frontdesk]:
+    frontdesk = Frontdesk()
+    yield frontdesk
+    await frontdesk.close()
 
 
 @contextlib.asynccontextmanager
 async def two_boxes(
-    engine: str, desk: Frontdesk, *, drain_seconds: float = 0.0
+    engine: str, frontdesk: Frontdesk, *, drain_seconds: float = 0.0
 ) -> AsyncIterator[tuple[Box, Box]]:
-    """Open a box that knows ``desk`` and is fed only once, and another that works."""
-    told = {"endpoints": (desk.url,), "stranded_seconds": 0.5, "drain_seconds": drain_seconds}
-    async with opened_box(engine, **told) as box, opened_box("tornado") as other:
+    """Open a box that knows ``frontdesk`` and is fed only once, and another that works."""
+    settings = {
+        "endpoints": (frontdesk.url,),
+        "feed_timeout_seconds": 0.5,
+        "drain_seconds": drain_seconds,
+    }
+    async with opened_box(engine, **settings) as box, opened_box("tornado") as other:
         box.tick()
         yield box, other
 
 
 async def test_readers_of_a_box_without_a_feed_are_sent_to_another(
-    engine: str, desk: Frontdesk
+    engine: str, frontdesk: Frontdesk
 ) -> None:
-    async with two_boxes(engine, desk) as (box, other):
-        desk.boxes = [box, other]
+    async with two_boxes(engine, frontdesk) as (box, other):
+        frontdesk.boxes = [box, other]
         streaming = asyncio.create_task(box.request("GET", "/events?topic=news.breaking"))
         async with box.reader("news.breaking") as reader:
             code, pushes = await reader.hear_close()
@@ -45,40 +49,40 @@ async def test_readers_of_a_box_without_a_feed_are_sent_to_another(
         assert not box.gateway.core.admission.draining
 
 
-async def test_they_stay_while_nobody_else_is_ready(engine: str, desk: Frontdesk) -> None:
-    async with two_boxes(engine, desk) as (box, other), box.reader("news.breaking") as reader:
-        desk.boxes = [box]
-        await until(lambda: box.gateway.core.is_stranded)
-        before = desk.asked
-        await until(lambda: desk.asked >= before + 2)
+async def test_they_stay_while_nobody_else_is_ready(engine: str, frontdesk: Frontdesk) -> None:
+    async with two_boxes(engine, frontdesk) as (box, other), box.reader("news.breaking") as reader:
+        frontdesk.boxes = [box]
+        await until(lambda: box.gateway.core.has_no_feed)
+        before = frontdesk.asked
+        await until(lambda: frontdesk.asked >= before + 2)
         await reader.is_up_to_date()
-        desk.boxes = [other]
+        frontdesk.boxes = [other]
         code, _ = await reader.hear_close()
         assert code == 4200
 
 
-async def test_another_region_is_elsewhere_too(engine: str, desk: Frontdesk) -> None:
+async def test_another_region_is_elsewhere_too(engine: str, frontdesk: Frontdesk) -> None:
     abroad = Frontdesk()
     try:
-        async with two_boxes(engine, desk) as (box, other), box.reader() as reader:
-            desk.alternates, abroad.boxes = [abroad], [other]
+        async with two_boxes(engine, frontdesk) as (box, other), box.reader() as reader:
+            frontdesk.alternates, abroad.boxes = [abroad], [other]
             code, _ = await reader.hear_close()
             assert code == 4200
     finally:
         await abroad.close()
 
 
-async def test_when_the_feed_comes_back_the_rest_stay(engine: str, desk: Frontdesk) -> None:
+async def test_when_the_feed_comes_back_the_rest_stay(engine: str, frontdesk: Frontdesk) -> None:
     async with (
-        two_boxes(engine, desk, drain_seconds=4.0) as (box, other),
+        two_boxes(engine, frontdesk, drain_seconds=4.0) as (box, other),
         contextlib.AsyncExitStack() as stack,
     ):
-        desk.boxes = [other]
+        frontdesk.boxes = [other]
         readers = [await stack.enter_async_context(box.reader()) for _ in range(4)]
         closing = [asyncio.create_task(reader.connection.wait_closed()) for reader in readers]
         await asyncio.wait(closing, return_when=asyncio.FIRST_COMPLETED)
         box.tick()
-        await until(lambda: not box.gateway.core.is_stranded)
+        await until(lambda: not box.gateway.core.has_no_feed)
         stayed = [r for r, gone in zip(readers, closing, strict=True) if not gone.done()]
         assert len(stayed) >= 2
         for reader in stayed:
@@ -89,7 +93,7 @@ async def test_when_the_feed_comes_back_the_rest_stay(engine: str, desk: Frontde
             task.cancel()
 
 
-async def test_a_box_that_was_told_of_no_endpoints_keeps_its_readers(engine: str) -> None:
-    async with opened_box(engine, stranded_seconds=0.05) as box, box.reader() as reader:
-        await until(lambda: box.gateway.core.is_stranded)
+async def test_a_box_without_endpoints_keeps_its_readers(engine: str) -> None:
+    async with opened_box(engine, feed_timeout_seconds=0.05) as box, box.reader() as reader:
+        await until(lambda: box.gateway.core.has_no_feed)
         await reader.is_up_to_date()

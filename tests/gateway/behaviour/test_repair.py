@@ -56,9 +56,9 @@ async def hear_soon(reader: Reader, count: int, seconds: float = SOON) -> list[A
 
 def tick(box: Box, last: int, **fields: Any) -> None:
     """Send a tick of a router that has settled all up to its last number."""
-    told = {"origin": "oregon", "router": "oregon-router-1", "epoch": box.epoch, "low": last}
-    told["sent_ms"] = int(time.time() * 1000)
-    box.send(encode_tick(Tick(seq=last, **told | fields)))
+    stated = {"origin": "oregon", "router": "oregon-router-1", "epoch": box.epoch, "low": last}
+    stated["sent_ms"] = int(time.time() * 1000)
+    box.send(encode_tick(Tick(seq=last, **stated | fields)))
 
 
 def missing(box: Box) -> int:
@@ -121,14 +121,14 @@ async def test_what_nobody_has_stays_missing_until_an_operator_says_that_it_is_l
         await until(lambda: missing(box) == 1)
         url = f"http://127.0.0.1:{box.gateway.admin_port}"
         words = ["logs", "missing", "--gateway", url]
-        told = await asyncio.to_thread(CliRunner().invoke, cli, words)
+        result = await asyncio.to_thread(CliRunner().invoke, cli, words)
         log = f"oregon oregon-router-1 {box.epoch}"
-        assert (told.exit_code, told.output) == (0, f"{url}: {log}: {lost.seq}\n")
+        assert (result.exit_code, result.output) == (0, f"{url}: {log}: {lost.seq}\n")
         # As `newsfabric logs void` does it.
         await box.store.void(log_of(first), [lost.seq])
         await until(lambda: missing(box) == 0)
-        told = await asyncio.to_thread(CliRunner().invoke, cli, [*words, "--json"])
-        assert json.loads(told.output) == {url: {"logs": [], "more": 0, "unlisted": []}}
+        result = await asyncio.to_thread(CliRunner().invoke, cli, [*words, "--json"])
+        assert json.loads(result.output) == {url: {"logs": [], "more": 0, "unlisted": []}}
 
 
 async def test_the_directory_tells_where_a_log_ended_that_was_never_heard_to_its_end(
@@ -278,8 +278,8 @@ async def test_a_store_that_fails_or_talks_nonsense_is_asked_again(
 async def test_a_row_that_is_no_json_is_passed_over(box: Box) -> None:
     async with box.reader(TOPIC) as reader:
         await route(box, body=1)
-        spoilt = dataclasses.replace(box.envelope(), body=b"{")
-        await box.store.write([spoilt])
+        corrupt = dataclasses.replace(box.envelope(), body=b"{")
+        await box.store.write([corrupt])
         await route(box, body=3)
         assert await hear_soon(reader, 2) == [1, 3]
         await until(lambda: missing(box) == 0)
@@ -321,7 +321,7 @@ async def test_a_gateway_is_ready_when_it_has_heard_the_logs_that_live(
         await core.follower.begun.wait()
         fresh.tick(seq=2, low=2)
         await until(lambda: missing(fresh) == 1)
-        # Number 2 is missing; its first tick has told of it.
+        # Number 2 is missing; its first tick has reported it.
         assert "logs" in core.readiness().waiting_for
         store.answer = None
         await until(lambda: "logs" not in core.readiness().waiting_for)
@@ -424,12 +424,12 @@ async def test_a_gateway_names_such_a_log_and_its_readers_have_its_messages(
         assert f"oregon: no directory lists oregon-router-1 of {box.epoch}" in caplog.text
         url = f"http://127.0.0.1:{box.gateway.admin_port}"
         words = ["logs", "missing", "--gateway", url]
-        told = await asyncio.to_thread(CliRunner().invoke, cli, words)
+        result = await asyncio.to_thread(CliRunner().invoke, cli, words)
         lines = [f"{url}: nothing is missing", f"{url}: {name}: not in the directory", ""]
-        assert (told.exit_code, told.output) == (0, "\n".join(lines))
-        told = await asyncio.to_thread(CliRunner().invoke, cli, [*words, "--json"])
+        assert (result.exit_code, result.output) == (0, "\n".join(lines))
+        result = await asyncio.to_thread(CliRunner().invoke, cli, [*words, "--json"])
         log = {"region": made.origin, "router": made.router, "epoch": made.epoch}
-        assert json.loads(told.output)[url]["unlisted"] == [log]
+        assert json.loads(result.output)[url]["unlisted"] == [log]
 
 
 async def test_a_tick_of_another_year_makes_no_message_late(engine: str) -> None:

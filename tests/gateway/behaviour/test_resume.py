@@ -199,7 +199,7 @@ async def test_an_answer_that_isnt_there_yet_doesnt_move_the_position(
 
 
 @pytest.mark.promise("D4")
-async def test_a_reader_is_told_when_memory_and_store_cant_say(
+async def test_a_reader_learns_when_memory_and_store_cant_answer(
     engine: str, store: CountingStore
 ) -> None:
     async with opened_box(engine, store=store) as box:
@@ -335,7 +335,7 @@ async def test_what_cant_be_a_position_is_refused(
     engine: str, store: CountingStore, position: str
 ) -> None:
     async with opened_box(engine, store=store) as box, box.reader() as reader:
-        error = await reader.ask(action="subscribe", topic=TOPIC, position=position, ref=1)
+        error = await reader.answer_to(action="subscribe", topic=TOPIC, position=position, ref=1)
         assert (error["type"], error["code"], error["ref"]) == ("error", 112, 1)
         assert error["temporary"] is False
         assert (await reader.subscribe(TOPIC))["recovered"] is False
@@ -346,13 +346,13 @@ async def test_a_position_that_says_too_little_or_too_much_is_a_gap(
 ) -> None:
     now = int(time.time() * 1000)
     week = 7 * 86_400_000
-    said = {
+    marks_at = {
         "another release": "AQGU",
         "older than the topic's ttl": encode(Position(now - week - 100_000, {})),
         "from the future": encode(Position(now + 86_400_000, {})),
     }
     async with opened_box(engine, store=store) as box:
-        for what, position in said.items():
+        for what, position in marks_at.items():
             async with box.reader() as reader:
                 resumed = await reader.subscribe(TOPIC, position=position)
                 assert resumed["recovered"] is False, what
@@ -516,7 +516,7 @@ async def test_a_history_that_cant_be_read_says_why_and_is_whole_when_asked_agai
         ("topic=user.7", 401, 101),
     ],
 )
-async def test_bad_requests_of_a_history_are_told(
+async def test_bad_requests_of_a_history_are_reported(
     engine: str, query: str, status: int, code: int
 ) -> None:
     async with opened_box(engine) as box:
@@ -534,7 +534,7 @@ async def test_pages_of_other_origins_may_ask_if_they_are_let_in(engine: str) ->
         await until(lambda: not box.gateway.core.readers.open)
 
 
-async def test_what_the_store_has_spoilt_breaks_nobodys_parser(engine: str) -> None:
+async def test_corrupt_messages_of_the_store_break_no_parser(engine: str) -> None:
     store = MemoryStore(TABLE)
     async with opened_box(engine, store=store) as box:
         async with box.reader() as reader:
@@ -548,21 +548,23 @@ async def test_what_the_store_has_spoilt_breaks_nobodys_parser(engine: str) -> N
         resumed = await reader.subscribe(TOPIC, position=position)
         assert (resumed["recovered"], resumed["reason"]) == (False, "store")
         assert await reader.hear_bodies(2) == [0, 2]
-        answer = await reader.ask(action="history", topic=TOPIC, limit=2)
+        answer = await reader.answer_to(action="history", topic=TOPIC, limit=2)
         assert [one["body"] for one in answer["messages"]] == [0, 2]
 
 
-async def test_a_topic_with_many_spoilt_messages_is_shown_as_far_as_it_is_read(engine: str) -> None:
+async def test_a_topic_with_many_corrupt_messages_is_shown_as_far_as_it_is_read(
+    engine: str,
+) -> None:
     store = MemoryStore(TABLE)
     async with opened_box(engine, store=store) as box:
         made = [box.envelope(body=n) for n in range(401)]
-        spoilt = [dataclasses.replace(one, body=b'{"cut off') for one in made[1:]]
-        await store.write([made[0], *spoilt])
-        await settle(store, spoilt[-1])
+        corrupt = [dataclasses.replace(one, body=b'{"cut off') for one in made[1:]]
+        await store.write([made[0], *corrupt])
+        await settle(store, corrupt[-1])
     async with opened_box(engine, store=store) as box, box.reader() as reader:
         assert (await reader.subscribe(TOPIC, rewind=1))["type"] == "subscribed"
-        found = await reader.ask(action="history", topic=TOPIC, limit=1)
+        found = await reader.answer_to(action="history", topic=TOPIC, limit=1)
         assert (found["messages"], found["more"]) == ([], True)
         oldest = found["missing"][0]
-        older = await reader.ask(action="history", topic=TOPIC, limit=1, before=oldest)
+        older = await reader.answer_to(action="history", topic=TOPIC, limit=1, before=oldest)
         assert [one["body"] for one in older["messages"]] == [0]

@@ -21,15 +21,15 @@ COUNT = 60
 async def stuck_reader(box: Box, raw: Any, topic: str) -> None:
     """Connect a reader that doesn't read, and whose kernel buffers little."""
     await raw.upgrade()
-    raw.say(action="subscribe", topic=topic)
+    raw.send_verb(action="subscribe", topic=topic)
     await raw.read_frame()
 
 
 @pytest.mark.promise("D6")
 async def test_a_slow_reader_of_messages_that_must_not_be_dropped_is_closed(engine: str) -> None:
     # It has all the time it needs to read the reason.
-    told = {"outbox": SMALL, "linger": PATIENCE}
-    async with opened_box(engine, **told) as box, box.opened(receive_buffer=4096) as raw:
+    settings = {"outbox": SMALL, "linger": PATIENCE}
+    async with opened_box(engine, **settings) as box, box.opened(receive_buffer=4096) as raw:
         await stuck_reader(box, raw, "news.breaking")
         async with box.reader("news.breaking") as quick:
             for n in range(COUNT):
@@ -82,7 +82,7 @@ async def test_a_slow_reader_still_gets_replies(engine: str) -> None:
             for _ in range(COUNT):
                 box.publish("video.feed", body=BIG)
                 await quick.hear()
-        raw.say(action="ping", ref="late")
+        raw.send_verb(action="ping", ref="late")
         while (push := json.loads((await raw.read_frame())[1]))["type"] == "message":
             pass
         assert push == {"type": "pong", "ref": "late"}
@@ -97,7 +97,7 @@ async def test_many_replays_for_a_slow_reader_wait_their_turn(engine: str) -> No
         async with box.opened(receive_buffer=4096) as raw:
             await raw.upgrade()
             for topic in topics:
-                raw.say(action="subscribe", topic=topic, rewind=10)
+                raw.send_verb(action="subscribe", topic=topic, rewind=10)
             got = [json.loads((await raw.read_frame())[1]) for _ in range(6 * 11)]
         assert [p["type"] for p in got] == (["subscribed"] + ["message"] * 10) * 6
 
@@ -125,7 +125,7 @@ async def test_who_is_too_slow_for_what_an_over_long_message_gets_is_closed_once
                     box.publish("video.feed", body=[n, "x" * 1_000])
                     await quick.hear()
                 for _ in range(replies):
-                    raw.say(action="ping")
+                    raw.send_verb(action="ping")
                     # Answered before the next message is sent.
                     await asyncio.sleep(0.01)
                 raw.send_frame(0x81, bytes(20_000))

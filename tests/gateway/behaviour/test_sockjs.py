@@ -37,7 +37,7 @@ async def poll(box: Box, session: str = SESSION, **headers: str) -> str:
     return response.body.decode()[:-1]
 
 
-async def say(box: Box, session: str = SESSION, **fields: Any) -> None:
+async def post_verb(box: Box, session: str = SESSION, **fields: Any) -> None:
     response = await box.request("POST", f"{session}/xhr_send", verb(**fields))
     assert (response.status, response.body) == (204, b"")
 
@@ -86,7 +86,7 @@ async def streaming(box: Box, session: str = SESSION) -> AsyncIterator[Lines]:
 
 async def test_polling_opens_says_and_hears(box: Box) -> None:
     assert await poll(box) == "o"
-    await say(box, action="subscribe", topic="news.breaking", ref=1)
+    await post_verb(box, action="subscribe", topic="news.breaking", ref=1)
     (reply,) = pushes_of(await poll(box))
     assert (reply["type"], reply["ref"]) == ("subscribed", 1)
     waiting = asyncio.create_task(poll(box))
@@ -98,7 +98,7 @@ async def test_polling_opens_says_and_hears(box: Box) -> None:
 
 async def test_messages_wait_between_two_polls_and_leave_together(box: Box) -> None:
     await poll(box)
-    await say(box, action="subscribe", topic="news.breaking")
+    await post_verb(box, action="subscribe", topic="news.breaking")
     async with box.reader("news.breaking") as other:
         for n in range(3):
             box.publish(body=n)
@@ -110,7 +110,7 @@ async def test_messages_wait_between_two_polls_and_leave_together(box: Box) -> N
 async def test_two_messages_in_one_turn_are_both_heard(box: Box) -> None:
     """A second packet on one polling response once raised an error."""
     await poll(box)
-    await say(box, action="subscribe", topic="news.breaking")
+    await post_verb(box, action="subscribe", topic="news.breaking")
     await poll(box)
     waiting = asyncio.create_task(poll(box))
     await until(lambda: any(not c.blocked for c in box.gateway.core.readers.open))
@@ -122,12 +122,12 @@ async def test_two_messages_in_one_turn_are_both_heard(box: Box) -> None:
     assert bodies == [0, 1, 2]
 
 
-async def test_a_second_poll_is_told_that_there_is_one(box: Box) -> None:
+async def test_a_second_poll_learns_that_there_is_one(box: Box) -> None:
     await poll(box)
     first = asyncio.create_task(poll(box))
     await until(lambda: any(not c.blocked for c in box.gateway.core.readers.open))
     assert await poll(box) == 'c[2010,"Another connection still open"]'
-    await say(box, action="ping")
+    await post_verb(box, action="ping")
     assert pushes_of(await first) == [{"type": "pong"}]
 
 
@@ -164,7 +164,7 @@ async def test_a_broken_xhr_send_is_refused(box: Box, body: bytes, text: bytes) 
     await poll(box)
     response = await box.request("POST", f"{SESSION}/xhr_send", body)
     assert (response.status, response.body) == (500, text)
-    await say(box, action="ping")
+    await post_verb(box, action="ping")
     assert pushes_of(await poll(box)) == [{"type": "pong"}]
 
 
@@ -197,7 +197,7 @@ async def test_an_xhr_send_that_is_too_large_is_answered_and_the_session_goes_on
         sent = await box.request("POST", f"{SESSION}/xhr_send", body, Origin="https://a.example")
         assert (sent.status, sent.body) == (413, b"too large")
         assert sent.headers["access-control-allow-origin"] == "https://a.example"
-        await say(box, action="ping")
+        await post_verb(box, action="ping")
         assert pushes_of(await poll(box)) == [{"type": "pong"}]
 
 
@@ -213,7 +213,7 @@ async def test_bodies_of_all_readers_together_are_bounded_and_the_largest_goes(
             f"Content-Length: 100000\r\n\r\n[{' ' * 98_999}".encode()
         )
         await until(lambda: bodies.held == 99_000)
-        await say(box, action="ping", ref="x" * 2_000)
+        await post_verb(box, action="ping", ref="x" * 2_000)
         assert bodies.held == 0
         hog.send(b" " * 1_000)
         sent = Response.of(await hog.read_until(b"not now: no room"))
@@ -247,7 +247,7 @@ async def test_a_reader_who_is_too_slow_for_what_an_over_long_verb_gets_is_close
     async with opened_box(engine, outbox=limits) as box:
         await poll(box)
         for _ in range(3):
-            await say(box, action="ping")
+            await post_verb(box, action="ping")
         body = json.dumps(["x" * 17_000]).encode()
         assert (await box.request("POST", f"{SESSION}/xhr_send", body)).status == 204
         assert [push["code"] for push in pushes_of(await poll(box))] == [4101]
@@ -265,7 +265,7 @@ async def test_a_polling_reader_is_bounded_like_all_others(engine: str) -> None:
     limits = OutboxLimits(hard_bytes=50_000, soft_bytes=50_000)
     async with opened_box(engine, outbox=limits) as box:
         await poll(box)
-        await say(box, action="subscribe", topic="video.feed")
+        await post_verb(box, action="subscribe", topic="video.feed")
         await poll(box)
         async with box.reader("video.feed") as other:
             for n in range(20):
@@ -282,7 +282,7 @@ async def test_a_polling_reader_is_bounded_like_all_others(engine: str) -> None:
 async def test_streaming_opens_says_and_hears(box: Box) -> None:
     async with streaming(box) as lines:
         assert await lines.next() == "o"
-        await say(box, action="subscribe", topic="news.breaking")
+        await post_verb(box, action="subscribe", topic="news.breaking")
         assert pushes_of(await lines.next())[0]["type"] == "subscribed"
         box.publish(body=TRICKY)
         frame = await lines.next()
@@ -295,7 +295,7 @@ async def test_a_streaming_response_ends_after_its_limit_and_nothing_is_lost(eng
     async with opened_box(engine, sockjs_response_bytes=4096) as box:
         async with streaming(box) as lines:
             assert await lines.next() == "o"
-            await say(box, action="subscribe", topic="news.breaking")
+            await post_verb(box, action="subscribe", topic="news.breaking")
             await lines.next()
             async with box.reader("news.breaking") as other:
                 for n in range(20):
@@ -316,7 +316,7 @@ async def test_streaming_to_http_1_0_ends_with_the_connection(engine: str) -> No
         head = Response.of(await raw.read_until(b"\r\n\r\n"))
         assert "transfer-encoding" not in head.headers
         assert await raw.read_until(b"o\n") == b"h" * 2048 + b"\no\n"
-        await say(box, action="ping")
+        await post_verb(box, action="ping")
         assert b"pong" in await raw.read_all()
 
 
@@ -326,7 +326,7 @@ async def test_eventsource(box: Box) -> None:
         head = Response.of(await raw.read_until(b"\r\n\r\n"))
         assert head.headers["content-type"] == "text/event-stream"
         assert dechunked(await raw.read_until(b"\r\n\r\n\r\n")).startswith(b"\r\n")
-        await say(box, action="ping")
+        await post_verb(box, action="ping")
         assert b'data: a["{\\"type\\":\\"pong\\"}"]\r\n\r\n' in await raw.read_until(b"]\r\n\r\n")
 
 
@@ -371,7 +371,7 @@ async def test_a_full_box_answers_503_and_keeps_its_sessions(engine: str) -> Non
             response = await box.request("POST", f"/sockjs/0/another/{transport}")
             assert response.status == 503
             assert int(response.headers["retry-after"]) > 0
-        await say(box, action="ping")
+        await post_verb(box, action="ping")
         assert pushes_of(await poll(box)) == [{"type": "pong"}]
 
 
@@ -506,16 +506,18 @@ async def test_a_cookie_for_balancers_when_it_is_wanted(engine: str) -> None:
             ("POST", "e/jsonp_send"), ("OPTIONS", "a/xhr"),
         ]  # fmt: skip
         kept = {"x=1": "dummy", "JSESSIONID=box-1.7": "box-1.7", 'JSESSIONID="a;b"': "dummy"}
-        for n, (cookie, said) in enumerate(kept.items()):
+        for n, (cookie, expected) in enumerate(kept.items()):
             for method, path in requests:
                 async with box.opened() as raw:
                     raw.send_request(method, f"/sockjs/0/{n}{path}", Cookie=cookie)
                     head = Response.of(await raw.read_until(b"\r\n\r\n"))
-                assert head.headers["set-cookie"] == f"JSESSIONID={said}; path=/", path
+                assert head.headers["set-cookie"] == f"JSESSIONID={expected}; path=/", path
 
 
 @pytest.mark.parametrize("bound", [True, False])
-async def test_a_session_stays_at_its_address_where_it_is_told_to(engine: str, bound: bool) -> None:
+async def test_a_session_stays_at_its_address_where_it_is_asked_to(
+    engine: str, bound: bool
+) -> None:
     async with opened_box(engine, sockjs_same_address=bound) as box:
 
         async def status(address: str, transport: str) -> int:

@@ -30,7 +30,7 @@ HANDSHAKE = {
 async def test_a_subscriber_gets_what_is_published_from_then_on(box: Box) -> None:
     box.publish(body="before")
     async with box.reader() as reader:
-        reply = await reader.ask(action="subscribe", topic="news.breaking", ref="r1")
+        reply = await reader.answer_to(action="subscribe", topic="news.breaking", ref="r1")
         position = reply.pop("position")
         assert reply == {
             "type": "subscribed",
@@ -82,12 +82,12 @@ async def test_topics_are_kept_apart_and_each_is_in_order(box: Box) -> None:
 
 async def test_after_unsubscribe_nothing_comes(box: Box) -> None:
     async with box.reader("news.a", "news.b") as reader:
-        reply = await reader.ask(action="unsubscribe", topic="news.a", ref=1)
+        reply = await reader.answer_to(action="unsubscribe", topic="news.a", ref=1)
         assert reply == {"type": "unsubscribed", "ref": 1, "topic": "news.a"}
         box.publish("news.a")
         box.publish("news.b", body="b")
         assert await reader.hear_bodies(1) == ["b"]
-        again = await reader.ask(action="unsubscribe", topic="news.a")
+        again = await reader.answer_to(action="unsubscribe", topic="news.a")
         assert again["type"] == "unsubscribed"
 
 
@@ -208,14 +208,16 @@ async def test_history_from_memory_and_store(box: Box) -> None:
     past = [box.envelope(body=n) for n in range(30)]
     await box.was_past(past)
     async with box.reader() as reader:
-        reply = await reader.ask(action="history", topic="news.breaking", limit=3, ref=5)
+        reply = await reader.answer_to(action="history", topic="news.breaking", limit=3, ref=5)
         assert (reply["type"], reply["ref"], reply["more"]) == ("history", 5, True)
         assert [m["body"] for m in reply["messages"]] == [27, 28, 29]
         assert reply["messages"][0]["type"] == "message"
         before = reply["messages"][0]["id"]
-        page = await reader.ask(action="history", topic="news.breaking", limit=4, before=before)
+        page = await reader.answer_to(
+            action="history", topic="news.breaking", limit=4, before=before
+        )
         assert [m["body"] for m in page["messages"]] == [23, 24, 25, 26]
-        oldest = await reader.ask(
+        oldest = await reader.answer_to(
             action="history", topic="news.breaking", limit=100, before=past[2].id
         )
         assert [m["body"] for m in oldest["messages"]] == [0, 1]
@@ -224,7 +226,7 @@ async def test_history_from_memory_and_store(box: Box) -> None:
 
 async def test_ping(box: Box) -> None:
     async with box.reader() as reader:
-        assert await reader.ask(action="ping") == {"type": "pong"}
+        assert await reader.answer_to(action="ping") == {"type": "pong"}
 
 
 @pytest.mark.parametrize(
@@ -281,7 +283,7 @@ async def test_pings_count_as_verbs_obeyed(box: Box) -> None:
 )
 async def test_refusals(box: Box, verb: dict[str, Any], code: int) -> None:
     async with box.reader() as reader:
-        push = await reader.ask(**verb, ref="r")
+        push = await reader.answer_to(**verb, ref="r")
         assert (push["type"], push["code"], push["ref"]) == ("error", code, "r")
         assert push["temporary"] is False
         await reader.is_up_to_date()
@@ -306,16 +308,16 @@ async def test_a_binary_message_is_read_like_a_text(box: Box) -> None:
 async def test_subscribing_twice_and_to_too_many(engine: str) -> None:
     limits = ReaderLimits(topics=2)
     async with opened_box(engine, reader=limits) as box, box.reader("news.a", "news.b") as reader:
-        assert (await reader.ask(action="subscribe", topic="news.a"))["code"] == 105
-        assert (await reader.ask(action="subscribe", topic="news.c"))["code"] == 106
-        await reader.ask(action="unsubscribe", topic="news.a")
+        assert (await reader.answer_to(action="subscribe", topic="news.a"))["code"] == 105
+        assert (await reader.answer_to(action="subscribe", topic="news.c"))["code"] == 106
+        await reader.answer_to(action="unsubscribe", topic="news.a")
         await reader.subscribe("news.c")
 
 
 async def test_hundreds_of_topics_up_to_the_limit(box: Box) -> None:
     async with box.reader() as reader:
         for n in range(129):
-            await reader.say(action="subscribe", topic=f"news.t{n}", ref=n)
+            await reader.send_verb(action="subscribe", topic=f"news.t{n}", ref=n)
         pushes = [await reader.hear() for _ in range(129)]
         assert [p["ref"] for p in pushes] == list(range(129))
         assert [p["type"] for p in pushes] == ["subscribed"] * 128 + ["error"]
@@ -329,9 +331,9 @@ async def test_verbs_are_obeyed_in_order_while_the_store_is_slow(engine: str) ->
             return await super().history(*args, **kwargs)
 
     async with opened_box(engine, store=SlowStore(TABLE)) as box, box.reader() as reader:
-        await reader.say(action="subscribe", topic="news.a", ref=1)
-        await reader.say(action="unsubscribe", topic="news.a", ref=2)
-        await reader.say(action="ping", ref=3)
+        await reader.send_verb(action="subscribe", topic="news.a", ref=1)
+        await reader.send_verb(action="unsubscribe", topic="news.a", ref=2)
+        await reader.send_verb(action="ping", ref=3)
         for n in (4, 5):
             await reader.connection.send(f'{{"action":"ping","ref":{n}}}')
         assert [(await reader.hear())["ref"] for _ in range(5)] == [1, 2, 3, 4, 5]
@@ -350,7 +352,7 @@ async def test_without_the_store_subscribing_works_and_history_is_refused_for_no
         await reader.subscribe("news.breaking", rewind=5)
         box.publish(body=1)
         assert await reader.hear_bodies(1) == [1]
-        refused = await reader.ask(action="history", topic="news.breaking", ref=9)
+        refused = await reader.answer_to(action="history", topic="news.breaking", ref=9)
         assert (refused["code"], refused["temporary"], refused["ref"]) == (100, True, 9)
 
 
@@ -365,7 +367,7 @@ async def test_a_reader_whose_verb_cant_be_answered_has_to_come_again(
     for _ in range(2):
         expect_error_log("a task of the gateway failed")
     async with opened_box(engine, store=FaultyStore(TABLE)) as box, box.reader() as reader:
-        await reader.say(action="history", topic="news.breaking")
+        await reader.send_verb(action="history", topic="news.breaking")
         code, pushes = await reader.hear_close()
         assert (code, [push["type"] for push in pushes]) == (4100, ["disconnect"])
 
@@ -379,7 +381,7 @@ async def test_so_has_one_whose_verb_would_have_been_answered_at_once(
     expect_error_log("a verb can't be answered")
     async with opened_box(engine) as box, box.reader() as reader:
         monkeypatch.setattr(box.gateway.core.hub, "position", breaks)
-        await reader.say(action="subscribe", topic="news.breaking")
+        await reader.send_verb(action="subscribe", topic="news.breaking")
         code, pushes = await reader.hear_close()
         assert (code, [push["type"] for push in pushes]) == (4100, ["disconnect"])
 
@@ -415,8 +417,8 @@ async def test_a_page_that_follows_and_leaves_300_topics_at_once_is_refused_and_
     async with box.opened() as raw:
         await raw.upgrade()
         for n in range(300):
-            raw.say(action="subscribe", topic=f"news.{n}", ref=n)
-            raw.say(action="unsubscribe", topic=f"news.{n}", ref=n)
+            raw.send_verb(action="subscribe", topic=f"news.{n}", ref=n)
+            raw.send_verb(action="unsubscribe", topic=f"news.{n}", ref=n)
         replies, errors = [], []
         while len(replies) < 256 or not errors:
             push = json.loads((await raw.read_frame())[1])
@@ -445,13 +447,13 @@ async def test_a_page_that_follows_and_leaves_300_topics_at_once_is_refused_and_
 
 
 @pytest.mark.parametrize("asked", [True, False, 1, None])
-async def test_who_asks_with_a_ping_is_told_what_it_may_say(box: Box, asked: object) -> None:
-    told = {"limits": LIMITS} if asked is True else {}
+async def test_who_asks_with_a_ping_learns_which_verbs_it_may_send(box: Box, asked: object) -> None:
+    options = {"limits": LIMITS} if asked is True else {}
     async with box.reader() as reader:
-        assert await reader.ask(action="ping", ref=7, limits=asked) == {
+        assert await reader.answer_to(action="ping", ref=7, limits=asked) == {
             "type": "pong",
             "ref": 7,
-            **told,
+            **options,
         }
 
 
@@ -674,7 +676,7 @@ async def test_a_full_box_tells_a_reader_to_come_later(engine: str) -> None:
 async def test_a_dead_reader_doesnt_break_a_broadcast(box: Box) -> None:
     async with box.opened() as dead, box.reader("news.breaking") as alive:
         await dead.upgrade()
-        dead.say(action="subscribe", topic="news.breaking")
+        dead.send_verb(action="subscribe", topic="news.breaking")
         await dead.read_frame()
         dead.reset()
         for n in range(3):

@@ -151,7 +151,7 @@ def test_what_can_be_missing_was_routed_after_the_newest_number_below_the_mark()
     assert log.whole_ms == 1_020_000
 
 
-def test_a_successor_that_was_told_less_than_was_seen_waits_for_no_void_number():
+def test_a_successor_that_was_sent_less_than_was_seen_waits_for_no_void_number():
     log = known(seen=(1, 3))
     log.learn(ended(4, 2))
     new = Narrow.restore(log.snapshot()._replace(seen=((1, 1),)), now=1000.0)

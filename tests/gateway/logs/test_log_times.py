@@ -13,8 +13,8 @@ HOUR = 3_600_000
 YEAR = 365 * 24 * HOUR
 
 
-def told(**regions: int) -> LogTimes:
-    """Return the times that the regions' routers told when the monotonic clock read 10 s."""
+def reported(**regions: int) -> LogTimes:
+    """Return the times that the regions' routers reported when the monotonic clock read 10 s."""
     times = LogTimes()
     for region, ms in regions.items():
         times.note_report(region, ms, 10.0)
@@ -35,13 +35,13 @@ def told(**regions: int) -> LogTimes:
 def test_the_earliest_time_is_certain_and_ages_go_by_the_latest(
     wall: int, oregon: int, dublin: int, certain: int, latest: int
 ):
-    times = told(oregon=START_MS + oregon, dublin=START_MS + dublin)
+    times = reported(oregon=START_MS + oregon, dublin=START_MS + dublin)
     assert times.certain_ms(START_MS + wall, 10.0) == START_MS + certain
     assert times.latest_ms(START_MS + wall, 10.0) == START_MS + latest
 
 
 def test_a_region_that_falls_silent_goes_on():
-    times = told(oregon=START_MS, dublin=START_MS + 1_000)
+    times = reported(oregon=START_MS, dublin=START_MS + 1_000)
     times.note_report("dublin", START_MS + 61_000, 70.0)
     assert times.certain_ms(START_MS + HOUR, 70.0) == START_MS + 60_000
     times.note_report("dublin", START_MS + 121_000, 130.0)
@@ -49,31 +49,31 @@ def test_a_region_that_falls_silent_goes_on():
 
 
 def test_while_no_region_tells_anything_time_stands_still():
-    times = told(oregon=START_MS, dublin=START_MS + 1_000)
+    times = reported(oregon=START_MS, dublin=START_MS + 1_000)
     assert times.certain_ms(START_MS + HOUR, 10.5) == START_MS + 500
     assert times.certain_ms(START_MS + HOUR, 3_610.0) == START_MS + 1_000
 
 
 def test_a_backlog_after_a_cut_takes_nothing_back():
-    times = told(oregon=START_MS, dublin=START_MS)
+    times = reported(oregon=START_MS, dublin=START_MS)
     times.note_report("oregon", START_MS + HOUR, 3_610.0)
     times.note_report("dublin", START_MS + 1_000, 3_610.0)
     assert times.certain_ms(START_MS + 2 * HOUR, 3_610.0) == START_MS + HOUR
 
 
 def test_an_earlier_word_of_a_region_takes_nothing_back():
-    times = told(oregon=START_MS)
+    times = reported(oregon=START_MS)
     times.note_report("oregon", START_MS - 5_000, 11.0)
     assert times.certain_ms(START_MS + HOUR, 11.0) == START_MS
 
 
 def test_the_latest_time_goes_on_though_a_regions_routers_stood_still():
-    times = told(oregon=START_MS)
+    times = reported(oregon=START_MS)
     times.note_report("oregon", START_MS + 1_000, 700.0)
     assert times.latest_ms(0, 700.0) == START_MS + 690_000
 
 
-def test_while_nobody_has_told_anything_our_own_clock_counts():
+def test_while_nobody_has_reported_anything_our_own_clock_counts():
     assert LogTimes().certain_ms(START_MS, 10.0) == START_MS
     assert LogTimes().latest_ms(START_MS, 10.0) == START_MS
 
@@ -88,8 +88,8 @@ def test_rows_that_were_found_at_the_start_count_until_a_region_tells_more():
     assert times.certain_ms(START_MS, 10.0) == START_MS - 1_000
 
 
-def test_what_is_past_of_a_region_goes_by_what_that_region_told():
-    times = told(oregon=START_MS)
+def test_what_is_past_of_a_region_goes_by_that_regions_report():
+    times = reported(oregon=START_MS)
     times.note_row("dublin", START_MS - 50 * HOUR)
     assert times.earliest_begin_ms("oregon", START_MS + HOUR) == START_MS
     assert times.earliest_begin_ms("dublin", START_MS + HOUR) == START_MS - 50 * HOUR
@@ -128,7 +128,7 @@ def spread(times: LogTimes) -> int:
     return times.spread_ms(START_MS, 10.0)
 
 
-def test_the_spread_is_what_was_told_furthest_ahead_less_furthest_behind():
+def test_the_spread_is_the_report_furthest_ahead_less_the_one_furthest_behind():
     times = LogTimes()
     assert spread(times) == 0
     times.note_feed("oregon", START_MS, 10.0)
@@ -154,7 +154,7 @@ def test_clocks_that_are_wrong_may_have_been_further_apart_before_they_were_hear
 
 
 def test_rows_of_the_directory_are_ahead_but_never_behind():
-    times = told(oregon=START_MS)
+    times = reported(oregon=START_MS)
     times.note_report("oregon", START_MS - 9 * HOUR, 10.0)
     assert spread(times) == 0
     times.note_report("dublin", START_MS + 9 * HOUR, 10.0)
@@ -184,8 +184,8 @@ def test_a_successor_knows_the_spread():
     assert spread(later.times) == 500_000
 
 
-def test_a_time_has_come_in_a_region_when_anybody_told_it_or_a_row_of_the_region_did():
-    times = told(oregon=START_MS + 5_000)
+def test_a_time_has_come_in_a_region_when_anybody_reported_it_or_a_row_of_the_region_did():
+    times = reported(oregon=START_MS + 5_000)
     times.note_row("dublin", START_MS + HOUR)
     assert times.reported_ms("oregon", START_MS, 10.0) == START_MS + 5_000
     assert times.reported_ms("dublin", START_MS, 10.0) == START_MS + HOUR
@@ -234,8 +234,8 @@ def test_a_time_of_another_year_spreads_no_clocks(far):
     assert times.spread_ms(START_MS, 10.0) == 1_000
 
 
-def test_one_that_was_told_before_our_clock_was_read_isnt_believed_either():
-    times = told(nowhere=START_MS + YEAR, oregon=START_MS)
+def test_one_that_was_reported_before_our_clock_was_read_isnt_believed_either():
+    times = reported(nowhere=START_MS + YEAR, oregon=START_MS)
     assert times.latest_ms(START_MS, 10.0) == START_MS
 
 
@@ -252,7 +252,7 @@ def test_a_clock_of_ours_that_is_years_behind_believes_the_routers():
 
 
 def test_regions_that_somebody_invents_cost_a_bounded_amount():
-    times = told(oregon=START_MS)
+    times = reported(oregon=START_MS)
     for n in range(1_000):
         times.note_report(f"nowhere-{n}", START_MS, 10.0)
     assert len(times.known) == 64

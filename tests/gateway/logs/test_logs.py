@@ -51,14 +51,14 @@ def known(logs: Logs, log: Log) -> KnownLog:
     return found
 
 
-def told(logs: Logs, hours: float = 0.0) -> Position:
+def position_of(logs: Logs, hours: float = 0.0) -> Position:
     """Return a reader's position ``hours`` after this gateway began."""
     return decode(logs.listing.token(START_MS + int(hours * HOUR)))
 
 
 def marks(logs: Logs, *of: Log, hours: float = 0.0) -> list[int | None]:
     """Return the marks that a position lists for these logs, None for those left out."""
-    listed = told(logs, hours).listed
+    listed = position_of(logs, hours).listed
     return [listed[log_hash(one)].mark if log_hash(one) in listed else None for one in of]
 
 
@@ -216,7 +216,7 @@ def test_a_log_that_is_left_out_counts_as_had_by_its_age():
     # Half a minute for clocks: a log between six hours and that is listed nevertheless.
     for ms, listed in ((-30_001, False), (-30_000, True), (0, True)):
         whole = log(-6, ms=ms)
-        position = told(begun(row(whole, ended=7)))
+        position = position_of(begun(row(whole, ended=7)))
         assert (log_hash(whole) in position.listed) is listed
         assert position.covers(whole, 7)
 
@@ -226,14 +226,14 @@ def test_at_most_64_logs_are_listed_and_the_youngest_are_left_out():
     logs = begun(*(row(one, ended=7) for one in reversed(young)))
     assert marks(logs, *young) == [7] * 64 + [None] * 2
     # They count as unseen.
-    assert not any(told(logs).covers(one, 1) for one in young[64:])
-    assert told(logs).time_ms == START_MS
+    assert not any(position_of(logs).covers(one, 1) for one in young[64:])
+    assert position_of(logs).time_ms == START_MS
 
 
 def test_a_position_says_an_earlier_time_if_one_that_is_left_out_would_count_as_had():
     old = [log(-24, ms=n) for n in range(66)]
     logs = begun(*(row(one, 7) for one in old))
-    position = told(logs)
+    position = position_of(logs)
     assert position.time_ms == old[64].epoch + 6 * HOUR - 1
     assert [position.covers(one, 7) for one in old] == [True] * 64 + [False] * 2
     # Two of the others end: one log is left out, then none.
@@ -241,23 +241,23 @@ def test_a_position_says_an_earlier_time_if_one_that_is_left_out_would_count_as_
         logs.learn(DirectoryRow(old[n], version=START_MS + 4, low=7, ended=7), now=0.0)
         logs.directory_read(START_MS, now=0.0)
         time_ms = START_MS if left_out is None else old[left_out].epoch + 6 * HOUR - 1
-        assert told(logs).time_ms == time_ms
+        assert position_of(logs).time_ms == time_ms
 
 
 def test_a_positions_time_is_an_hour_after_the_directory_was_read_at_most():
     logs = begun()
-    times = [told(logs, hours).time_ms - START_MS for hours in (0.5, 1, 1.5, 30)]
+    times = [position_of(logs, hours).time_ms - START_MS for hours in (0.5, 1, 1.5, 30)]
     assert times == [HOUR // 2, HOUR, HOUR, HOUR]
     logs.directory_read(START_MS + 2 * HOUR, now=0.0)
-    assert told(logs, 2.5).time_ms - START_MS == 2.5 * HOUR
-    assert told(logs, 30).time_ms - START_MS == 3 * HOUR
+    assert position_of(logs, 2.5).time_ms - START_MS == 2.5 * HOUR
+    assert position_of(logs, 30).time_ms - START_MS == 3 * HOUR
     # The clocks of a region that is heard are behind.
     logs.note_report(OREGON, 1, 1, sent_ms=START_MS + HOUR, now=0.0)
     logs.directory_read(START_MS + 2 * HOUR, now=0.0)
-    assert told(logs, 30).time_ms - START_MS == 2 * HOUR
+    assert position_of(logs, 30).time_ms - START_MS == 2 * HOUR
 
 
-def test_a_position_is_told_again_for_a_second_or_until_something_comes():
+def test_a_position_is_sent_again_for_a_second_or_until_something_comes():
     logs = begun(row(OREGON))
     first = logs.listing.token(START_MS + 5_000)
     assert logs.listing.token(START_MS + 5_999) is first
@@ -303,7 +303,7 @@ def test_a_position_covers_what_was_given_without_a_hole_and_nothing_that_is_yet
     for entry in learnt:
         logs.learn(entry, now=0.0)
     logs.directory_read(START_MS + int(hours * HOUR), now=0.0)
-    position = told(logs, hours)
+    position = position_of(logs, hours)
     for known in logs:
         last = max(known.extent.certain, known.seen.top)
         covered = [n for n in range(1, last + 2) if position.covers(known.log, n)]
@@ -343,11 +343,11 @@ def test_the_token_says_what_was_seen_until_then(steps: list[tuple[str, Log, int
             logs.directory_read(wall_ms, now=0.0)
         # The token may be a second old, if nothing has changed since then.
         token = logs.listing.token(wall_ms)
-        said = decode(token)
+        decoded = decode(token)
         seen = {log_hash(one.log): Listed(one.mark, one.whole_ms) for one in logs}
-        listed = {hash_: seen[hash_] for hash_ in said.listed}
-        assert token == encode(Position(said.time_ms, listed))
-        assert wall_ms - 1_000 < said.time_ms <= wall_ms
+        listed = {hash_: seen[hash_] for hash_ in decoded.listed}
+        assert token == encode(Position(decoded.time_ms, listed))
+        assert wall_ms - 1_000 < decoded.time_ms <= wall_ms
 
 
 # The messages that a reader lacks.
@@ -495,7 +495,7 @@ def test_beyond_a_bound_whole_logs_of_long_ago_are_forgotten_those_that_began_fi
     for one in whole:
         assert logs.was_given(one, 7)
         assert logs.cannot_end_void(one, 7)
-        assert told(logs).covers(one, 7)
+        assert position_of(logs).covers(one, 7)
 
 
 def test_what_is_unfinished_young_or_was_closed_with_voids_is_kept_beyond_the_bound():
@@ -547,7 +547,7 @@ def test_a_successor_goes_on_as_if_it_had_been_there_all_the_time(
     assert successor.missing() == logs.missing()
     assert successor.highest_numbers() == logs.highest_numbers()
     # Times of numbers beyond the mark are forgotten: at most, it reads from an earlier time.
-    ours, its = told(logs, 2), told(successor, 2)
+    ours, its = position_of(logs, 2), position_of(successor, 2)
     assert [(hash_, one.mark) for hash_, one in its.listed.items()] == [
         (hash_, one.mark) for hash_, one in ours.listed.items()
     ]
@@ -568,7 +568,7 @@ def test_what_another_process_has_left_counts_and_the_directory_adds_the_others(
 # Logs that were forgotten at the bound.
 
 
-def test_whoever_may_lack_something_of_a_log_that_is_forgotten_is_not_told_that_it_has_all():
+def test_whoever_may_lack_something_of_a_log_that_is_forgotten_doesnt_get_recovered():
     gone, kept = log(-10), log(-1, router="oregon-router-2")
     logs = begun(row(gone, 7, ended=7), row(kept, 3), logs=1)
     old = Position(START_MS - 9 * HOUR, {log_hash(gone): Listed(3, START_MS - 10 * HOUR)})

@@ -19,7 +19,7 @@ def heard(*logs: Log) -> Logs:
     return known
 
 
-def test_a_log_is_told_once_that_stays_out_of_the_directory_for_a_minute_of_reads():
+def test_a_log_is_reported_once_that_stays_out_of_the_directory_for_a_minute_of_reads():
     logs, unlisted = heard(LOG, OTHER), Unlisted()
     assert [unlisted.note_directory(logs.unfinished(), now) for now in (0.0, 5.0, 55.0)] == [
         [],

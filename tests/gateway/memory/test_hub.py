@@ -509,7 +509,7 @@ def test_asking_for_a_topic_that_isnt_one_is_a_bug() -> None:
 
 
 class HubMachine(RuleBasedStateMachine):
-    """Random offers, copies, subscribes and warmings against the sentence of invariant 1."""
+    """Random offers, copies, subscribes and seeded topics against the sentence of invariant 1."""
 
     topics = ("news.a", "other.b", "tick.c")
     #: The number of messages that are past at the start.
@@ -573,7 +573,7 @@ class HubMachine(RuleBasedStateMachine):
             self.hub.topics.unsubscribe(subscription)
 
     @rule(topic=st.sampled_from(topics), ahead=st.integers(0, 3))
-    def warm(self, topic: str, ahead: int) -> None:
+    def seed_topic(self, topic: str, ahead: int) -> None:
         numbers = [n for n in range(1, self.next + ahead) if self.topic_of(n) == topic]
         self.hub.seed(topic, [self.made(n) for n in numbers], [], complete=True, now=NOW)
         # Messages that the feed hasn't brought yet are sent live later.

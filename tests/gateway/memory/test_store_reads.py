@@ -140,7 +140,7 @@ def test_what_memory_has_and_what_is_older_than_a_read_needs_nothing() -> None:
     assert regions(its) == {"dublin"}
 
 
-def test_a_read_that_is_too_far_behind_fits_no_more_and_spoils_no_other() -> None:
+def test_a_read_that_is_too_far_behind_is_unusable_and_harms_no_other() -> None:
     its = memory()
     every = [message(number) for number in range(1_025)]
     kept = [read(its, "dublin", *every), read(its, "oregon"), its.begin_read("tokyo", 0)]

@@ -103,16 +103,16 @@ async def control_plane(
 ) -> AsyncIterator[AttachedEvent]:
     store, broker, stop = MemoryStore(TABLE), StubBroker(), asyncio.Event()
     store = settings.pop("store", store)
-    told = GatewaySettings(
+    settings = GatewaySettings(
         name="box-1", region="oregon", linger=0.1, drain_seconds=0.0,
         native=NativeSettings(socket=fake.path), **settings,
     )  # fmt: skip
     async with contextlib.AsyncExitStack() as stack:
-        engine = running(told, TABLE, store, broker.connect(), stop)
+        engine = running(settings, TABLE, store, broker.connect(), stop)
         entering = asyncio.create_task(stack.enter_async_context(engine))
         visit = await fake.visited()
         await visit.hear_named("hello")
-        await visit.say(greets(attachment=attachment, blob=blob, readers=readers))
+        await visit.send_events(greets(attachment=attachment, blob=blob, readers=readers))
         shed = await visit.hear_named("shed") if readers else {}
         heard = await visit.hear_named("settings")
         serving = await asyncio.wait_for(entering, 60)
@@ -130,12 +130,12 @@ async def control_plane(
 
 
 async def drained(visit: Visit) -> None:
-    """Act like a data plane that is told to drain: end."""
+    """Act like a data plane that is ordered to drain: end."""
     with contextlib.suppress(EOFError, OSError):
         while not visit.left:
             command = await visit.hear()
             if command.name == "count":
-                await visit.say(counters())
+                await visit.send_events(counters())
             elif command.name == "drain":
                 visit.leave()
                 return
@@ -164,7 +164,7 @@ async def test_what_the_feed_brings_is_published_once_and_acknowledged_when_it_i
         assert json.loads(message["push"])["body"] == "x"
         second = await attached.visit.hear_named("publish")
         assert json.loads(second["message"]["push"])["body"] == "y"
-        await attached.visit.say(published(first["number"]) + counters(accepts=1))
+        await attached.visit.send_events(published(first["number"]) + counters(accepts=1))
         await until(lambda: len(plane_of(attached.core)._unfinished) == 1)
         attached.box.broker.cut()
         assert attached.box.broker.depth("gateway") == 1
@@ -187,13 +187,13 @@ async def test_a_data_plane_hears_what_becomes_of_what_it_handed_over(fake: Fake
         plane = plane_of(attached.core)
         attached.visit.leave()
         await until(lambda: plane.state is PlaneState.AWAY)
-        # The data plane isn't told that this one is gone, so the next `kept` must not count it.
+        # The data plane isn't notified that this one is gone, so the next `kept` must not count it.
         second.close()
         serving = plane.on_event.__self__  # type: ignore[attr-defined]
         await until(lambda: serving._handovers.open == {"192.0.2.1": 1})
         visit = attached.visit = await fake.visited()
         await visit.hear_named("hello")
-        await visit.say(greets(attachment=2))
+        await visit.send_events(greets(attachment=2))
         assert await visit.hear_named("kept") == {"kept": [("192.0.2.1", 1)]}
         assert (await visit.hear("remember")).name == "settings"
         first.close()
@@ -203,7 +203,7 @@ async def test_a_data_plane_hears_what_becomes_of_what_it_handed_over(fake: Fake
 async def test_readers_here_and_there_share_the_capacity(fake: FakeDataplane) -> None:
     request = b"POST /sockjs/0/%s/xhr HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     async with control_plane(fake, capacity=2) as attached:
-        await attached.visit.say(counters(readers__websocket=1))
+        await attached.visit.send_events(counters(readers__websocket=1))
         assert (await attached.serve(request % b"a")).status == 200
         assert (await attached.visit.hear_named("settings"))["capacity"] == 1
         assert (await attached.serve(request % b"b")).status == 503
@@ -342,7 +342,7 @@ async def test_until_it_is_known_where_logs_begin_nothing_is_left_and_nothing_is
     await settle(store, old)
     async with control_plane(fake, store=store) as attached:
         assert attached.core.readiness().waiting_for == ("feed", "logs")
-        await attached.visit.say(verbs(b'{"action":"ping"}'))
+        await attached.visit.send_events(verbs(b'{"action":"ping"}'))
         assert (await attached.visit.hear("gone", "kept", "mark", "stamp")).name == "reply"
         store.there.set()
         assert await left_by(attached.visit, 4) == [left_of(log_of(old), 4)]
@@ -372,7 +372,7 @@ async def test_no_reader_comes_in_and_none_is_answered_until_the_directory_is_re
     async with control_plane(fake, store=store, capacity=5) as attached:
         assert attached.settings["capacity"] == 0
         subscribe = b'{"action":"subscribe","topic":"news.a","ref":1}'
-        await attached.visit.say(verbs(subscribe))
+        await attached.visit.send_events(verbs(subscribe))
         refused = json.loads((await attached.visit.hear_named("reply"))["push"])
         assert (refused["code"], refused["temporary"], refused["ref"]) == (100, True, 1)
         over_http = await attached.serve(
@@ -381,15 +381,15 @@ async def test_no_reader_comes_in_and_none_is_answered_until_the_directory_is_re
         assert (over_http.status, over_http.body) == (503, b"not now: starting")
         store.there.set()
         assert (await attached.visit.hear_named("settings"))["capacity"] == 5
-        await attached.visit.say(verbs(subscribe))
+        await attached.visit.send_events(verbs(subscribe))
         await attached.visit.hear_named("subscribe")
 
 
 async def test_if_what_was_left_cant_be_read_readers_are_sent_elsewhere_and_resume(
     fake: FakeDataplane,
 ) -> None:
-    told = {"blob": b"of another release", "readers": 7}
-    async with control_plane(fake, attachment=2, **told) as attached:
+    fields = {"blob": b"of another release", "readers": 7}
+    async with control_plane(fake, attachment=2, **fields) as attached:
         shed = attached.shed
         assert shed == {"reason": "rebalance", "count": 7, "retry_ms": 2_000}
         attached.box.publish(body="on")

@@ -111,15 +111,13 @@ def test_subscribe_with_a_batch() -> None:
 @pytest.mark.parametrize(
     ("slow", "number"), [("disconnect", 0), ("conflate", 1), ("drop_oldest", 2)]
 )
-def test_of_a_topics_policy_it_is_told_what_becomes_of_slow_readers(
-    slow: SlowPolicy, number: int
-) -> None:
+def test_a_topics_policy_for_slow_readers_is_in_its_answer(slow: SlowPolicy, number: int) -> None:
     policy = TopicPolicy(pattern="news.*", slow=slow)
     (made,) = decoded(commands.batch(1, "news.breaking", policy, []))
     assert made.fields["topic"] == ("news.breaking", number)
 
 
-def test_an_answer_names_each_who_is_told() -> None:
+def test_an_answer_names_each_reader_that_gets_it() -> None:
     both = READER + struct.pack("<HII", 9, 9, 9)
     made = commands.subscription("news.a", POLICY, batch=7, seen=True, ref=b"", push=b"{}")
     assert commands.subscribe(both, made) == command(5, b"\x02\0" + both + made)
@@ -177,7 +175,7 @@ def test_what_has_become_of_connections_that_were_handed_over() -> None:
 
 
 def test_settings_are_sent_by_name() -> None:
-    told = GatewaySettings(
+    settings = GatewaySettings(
         name="box",
         region="oregon",
         heartbeat=0.05,
@@ -187,7 +185,7 @@ def test_settings_are_sent_by_name() -> None:
         per_address=3,
         native=NativeSettings(proxy_from=("10.0.0.0/8", "2001:db8::/32")),
     )
-    (made,) = decoded(commands.settings(told, capacity=7, handovers=9))
+    (made,) = decoded(commands.settings(settings, capacity=7, handovers=9))
     fields = made.fields
     wanted = {
         "capacity": 7, "heartbeat_ms": 50, "linger_ms": 5_000, "message_bytes": 16_384,
@@ -201,7 +199,7 @@ def test_settings_are_sent_by_name() -> None:
         "outbox_bytes": 256 << 20, "stalled_ms": 30_000,
     }  # fmt: skip
     assert {name: fields[name] for name in wanted} == wanted
-    assert [CloseReason(**told) for told in fields["reasons"]] == list(CLOSE_REASONS)
+    assert [CloseReason(**reason) for reason in fields["reasons"]] == list(CLOSE_REASONS)
     assert fields["errors"]["already_subscribed"] == 105
 
 

@@ -20,8 +20,8 @@ from dataplanes import (
     attached,
     dataplane,
     driven,
+    gateway_settings,
     subscribed,
-    told,
 )
 from gateways import RawSocket, Reader, settle
 
@@ -129,7 +129,7 @@ async def test_killed_and_replaced_nothing_is_lost_or_doubled(fabric: DyingContr
         await fabric.publish(5)
         for _ in range(3):
             await pinged(silent)
-        await reader.say(action="ping", ref="asked of nobody")
+        await reader.send_verb(action="ping", ref="asked of nobody")
         await fabric.start()
         await fabric.publish(5)
         pushes = [await reader.hear() for _ in range(16)]
@@ -157,7 +157,7 @@ async def test_stopped_for_a_while_it_goes_on(fabric: DyingControlPlanes) -> Non
         await subscribed(silent, "live.silent")
         await reader.subscribe(TOPIC)
         fabric.control[-1].signal(signal.SIGSTOP)
-        await reader.say(action="ping", ref="asked")
+        await reader.send_verb(action="ping", ref="asked")
         await fabric.publish(3)
         for _ in range(3):
             await pinged(silent)
@@ -175,7 +175,7 @@ async def test_a_stopped_one_is_displaced_by_the_next(fabric: DyingControlPlanes
         old = fabric.control.pop()
         old.signal(signal.SIGSTOP)
         await fabric.publish(3)
-        await reader.say(action="ping", ref="asked of the stopped one")
+        await reader.send_verb(action="ping", ref="asked of the stopped one")
         await fabric.start()
         pushes = [await reader.hear() for _ in range(4)]
         assert sorted(p["body"] for p in pushes if p["type"] == "message") == [4, 5, 6]
@@ -227,7 +227,7 @@ async def test_an_upgrade_loses_and_doubles_nothing(fabric: DyingControlPlanes) 
 
 
 async def test_alone_for_too_long_it_sends_readers_away_and_ends(tmp_path: Path) -> None:
-    lonely = told(native={"alone_seconds": 0.4})
+    lonely = gateway_settings(native={"alone_seconds": 0.4})
     async with dataplane(tmp_path) as plane, plane.reader() as raw, plane.reader() as sockjs:
         async with attached(plane, lonely):
             await subscribed(raw, TOPIC)
@@ -243,7 +243,7 @@ async def test_alone_for_too_long_it_sends_readers_away_and_ends(tmp_path: Path)
 
 
 async def test_a_control_plane_that_comes_just_in_time_keeps_it(tmp_path: Path) -> None:
-    lonely = told(native={"alone_seconds": 2.0})
+    lonely = gateway_settings(native={"alone_seconds": 2.0})
     async with dataplane(tmp_path) as plane, plane.reader() as raw:
         async with attached(plane, lonely):
             await subscribed(raw, TOPIC)
@@ -255,7 +255,7 @@ async def test_a_control_plane_that_comes_just_in_time_keeps_it(tmp_path: Path) 
             assert (await control.count())["draining"] == 0
 
 
-SETTINGS = commands.settings(told(), capacity=10)
+SETTINGS = commands.settings(gateway_settings(), capacity=10)
 HELLO = commands.hello()
 GARBAGE = {
     "noise": bytes(range(256)),
@@ -323,14 +323,14 @@ async def test_the_control_socket_is_for_this_user_alone(tmp_path: Path) -> None
 
 
 async def test_verbs_that_wait_are_bounded(tmp_path: Path) -> None:
-    limits = told(reader=ReaderLimits(waiting=10))
+    limits = gateway_settings(reader=ReaderLimits(waiting=10))
     async with dataplane(tmp_path) as plane, plane.reader() as raw:
         async with attached(plane, limits) as control:
             await subscribed(raw, TOPIC)
             # The first verb may or may not reach it, as with one that leaves: the others wait.
             control.pause()
             for number in range(14):
-                raw.say(action="ping", ref=number)
+                raw.send_verb(action="ping", ref=number)
             errors: list[Any] = []
             for _ in range(3):
                 errors.append(json.loads((await raw.read_frame())[1])["code"])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import websockets
-from dataplanes import Dataplane, driven, subscribed, told
+from dataplanes import Dataplane, driven, gateway_settings, subscribed
 from gateways import Reader
 from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
 
@@ -54,7 +54,7 @@ async def test_whatever_is_offered_both_directions_work(
             assert await one.hear() == json.loads(push)
         # A verb that the library compresses, several times without context.
         for _ in range(3):
-            assert await one.ask(action="ping", ref="x" * 5_000) == {"type": "pong"}
+            assert await one.answer_to(action="ping", ref="x" * 5_000) == {"type": "pong"}
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ async def test_offers_that_cant_be_accepted_are_declined_and_the_reader_comes_in
 
 
 async def test_where_it_is_off_nobody_gets_it(tmp_path: Path) -> None:
-    off = told(native={"deflate_bytes": 0})
+    off = gateway_settings(native={"deflate_bytes": 0})
     async with driven(tmp_path, settings=off) as (plane, _), plane.reader() as raw:
         response = await raw.upgrade(**DEFLATE)
         assert "sec-websocket-extensions" not in response.headers
@@ -116,7 +116,7 @@ async def test_all_who_negotiated_get_the_same_bytes_and_others_plain_ones(
 
 
 async def test_below_the_threshold_nothing_is_compressed(tmp_path: Path) -> None:
-    high = told(native={"deflate_bytes": 2_000})
+    high = gateway_settings(native={"deflate_bytes": 2_000})
     async with driven(tmp_path, settings=high) as (plane, control), plane.reader() as raw:
         await subscribed(raw, TOPIC, **DEFLATE)
         control.publish(TOPIC, "x" * 1_000)
@@ -133,7 +133,7 @@ def deflated(data: bytes) -> bytes:
 
 
 async def test_a_deflate_bomb_ends_with_1009_and_no_memory(tmp_path: Path) -> None:
-    small = told(reader=ReaderLimits(frame_bytes=16_384))
+    small = gateway_settings(reader=ReaderLimits(frame_bytes=16_384))
     async with driven(tmp_path, settings=small) as (plane, control):
         bomb = deflated(bytes(10 << 20))
         assert len(bomb) < 16_384

@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from dataplanes import PAGE, attached, dataplane, driven, subscribed, told
+from dataplanes import PAGE, attached, dataplane, driven, gateway_settings, subscribed
 from gateways import RawSocket
 
 from gateway.native import commands
@@ -31,7 +31,7 @@ async def goodbye(raw: RawSocket) -> tuple[float, dict[str, object], int]:
 @pytest.mark.parametrize("how", ["drain", "SIGTERM"])
 async def test_readers_go_at_the_pace_and_with_jitter(tmp_path: Path, how: str) -> None:
     """120 readers at 60 a second on 3 threads: two seconds, however the threads share them."""
-    paced = told(drain_seconds=0.0, drain_per_second=60, linger=2.0)
+    paced = gateway_settings(drain_seconds=0.0, drain_per_second=60, linger=2.0)
     loop = asyncio.get_running_loop()
     async with (
         driven(tmp_path, "--threads=3", settings=paced) as (plane, control),
@@ -67,7 +67,7 @@ async def test_readers_go_at_the_pace_and_with_jitter(tmp_path: Path, how: str) 
 
 async def test_while_it_drains_other_requests_are_still_handed_over(tmp_path: Path) -> None:
     async with (
-        driven(tmp_path, settings=told(linger=1.0)) as (plane, control),
+        driven(tmp_path, settings=gateway_settings(linger=1.0)) as (plane, control),
         plane.reader() as raw,
         plane.reader() as page,
     ):
@@ -83,7 +83,7 @@ async def test_readers_who_dont_answer_are_cut_off_after_the_linger_time(tmp_pat
     async with (
         dataplane(tmp_path) as plane,
         contextlib.AsyncExitStack() as stack,
-        attached(plane, told(linger=0.3)) as control,
+        attached(plane, gateway_settings(linger=0.3)) as control,
     ):
         raws = [await stack.enter_async_context(plane.reader()) for _ in range(5)]
         for raw in raws:
@@ -103,7 +103,7 @@ async def test_sigterm_without_a_control_plane_drains_by_the_last_settings(
     tmp_path: Path,
 ) -> None:
     async with dataplane(tmp_path) as plane, plane.reader() as raw:
-        async with attached(plane, told(linger=1.0)):
+        async with attached(plane, gateway_settings(linger=1.0)):
             await subscribed(raw, "news.breaking")
         plane.process.send_signal(signal.SIGTERM)
         _, push, code = await goodbye(raw)
@@ -119,7 +119,7 @@ async def test_a_drain_without_readers_ends_at_once(tmp_path: Path) -> None:
 
 async def test_a_reader_that_is_only_shaking_hands_doesnt_hold_a_drain_up(tmp_path: Path) -> None:
     async with (
-        driven(tmp_path, settings=told(linger=0.3)) as (plane, control),
+        driven(tmp_path, settings=gateway_settings(linger=0.3)) as (plane, control),
         plane.reader() as half,
         plane.reader() as raw,
     ):

@@ -17,10 +17,10 @@ from newsfabric.store.memory import MemoryStore
 
 
 async def test_what_waits_there_is_counted_once_however_many_look(tmp_path: Path) -> None:
-    told = GatewaySettings(name="b", region="oregon")
+    settings = GatewaySettings(name="b", region="oregon")
     async with fake_dataplane(tmp_path / "control") as fake:
-        engine = Plane(told, Path("/nowhere"), fake.path)
-        core = Core(told, TABLE, MemoryStore(TABLE), engine)
+        engine = Plane(settings, Path("/nowhere"), fake.path)
+        core = Core(settings, TABLE, MemoryStore(TABLE), engine)
         engine.totals.update({"outbox_bytes": 1_000, "identities": 7})
         await asyncio.gather(*(core.refresh_metrics() for _ in range(3)))
         assert value(measures.OUTBOXES) == 1_000

@@ -115,7 +115,7 @@ def test_what_is_not_the_protocol_is_refused(data: bytes) -> None:
         list(Decoder().feed(data))
 
 
-def test_what_was_whole_before_the_garbage_is_still_told() -> None:
+def test_what_was_whole_before_the_garbage_is_still_passed_on() -> None:
     events = Decoder().feed(published(1) + bytes(4))
     assert next(events) == PublishedEvent(1)
     with pytest.raises(WireError):

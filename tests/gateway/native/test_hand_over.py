@@ -7,7 +7,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from dataplanes import GREETING, PAGE, attached, dataplane, driven, told
+from dataplanes import GREETING, PAGE, attached, dataplane, driven, gateway_settings
 from gateways import Response, opened_box
 
 import gateway.run.app
@@ -46,8 +46,8 @@ async def test_every_byte_is_there_however_the_request_comes_in_pieces(
                     assert got == request[ours:]
 
 
-async def test_without_a_control_plane_they_are_told_to_come_back(tmp_path: Path) -> None:
-    waiting = told(retry_after_ms=7_000)
+async def test_without_a_control_plane_they_are_asked_to_come_back(tmp_path: Path) -> None:
+    waiting = gateway_settings(retry_after_ms=7_000)
     async with dataplane(tmp_path) as plane:
         async with attached(plane, waiting) as control, plane.reader() as raw:
             raw.send(PAGE)
@@ -67,7 +67,7 @@ async def test_without_a_control_plane_they_are_told_to_come_back(tmp_path: Path
         assert counts["unavailable"] + counts["handovers"] == 3
 
 
-async def test_more_than_a_stopped_control_plane_can_take_are_told_to_come_back(
+async def test_more_than_a_stopped_control_plane_can_take_are_asked_to_come_back(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -86,7 +86,7 @@ async def test_more_than_a_stopped_control_plane_can_take_are_told_to_come_back(
         await asyncio.wait(others)
 
 
-async def test_those_that_wait_for_a_control_plane_that_dies_are_told_to_come_back(
+async def test_those_that_wait_for_a_control_plane_that_dies_are_asked_to_come_back(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -125,7 +125,7 @@ async def test_who_asks_without_end_and_never_reads_is_dropped(tmp_path: Path) -
 
 
 async def test_sessions_work_whatever_thread_took_the_request(tmp_path: Path) -> None:
-    async with opened_box("native", native=told(native={"threads": 4}).native) as box:
+    async with opened_box("native", native=gateway_settings(native={"threads": 4}).native) as box:
         session = "/sockjs/000/many"
         opened = await box.request("POST", f"{session}/xhr")
         assert opened.body == b"o\n"

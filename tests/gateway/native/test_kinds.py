@@ -36,9 +36,9 @@ def test_the_example_speaks_the_tables_version() -> None:
 
 def test_both_ends_and_the_document_name_the_same_settings() -> None:
     (sent,) = decoded(commands.settings(GatewaySettings(name="b", region="r"), capacity=1))
-    told = set(sent.fields)
+    sent_names = set(sent.fields)
     struct = (RUST / "settings.rs").read_text().split("pub struct Settings {")[1].split("}")[0]
-    assert set(re.findall(r"pub (\w+):", struct)) == told
+    assert set(re.findall(r"pub (\w+):", struct)) == sent_names
     section = PAGE.split("\n### settings")[1].split("\nThe data plane closes")[0]
     cells = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
-    assert {name for cell in cells for name in re.findall(r"`(\w+)`", cell)} == told
+    assert {name for cell in cells for name in re.findall(r"`(\w+)`", cell)} == sent_names

@@ -10,7 +10,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from dataplanes import GREETING, Control, Dataplane, driven, storm, subscribed, told
+from dataplanes import GREETING, Control, Dataplane, driven, gateway_settings, storm, subscribed
 from gateways import RawSocket, Response, until
 
 from gateway.wire.protocol import ReaderLimits
@@ -61,7 +61,7 @@ async def test_a_malformed_head_is_answered_and_counted(
 
 
 async def test_a_longer_head_than_the_limit_is_refused(tmp_path: Path) -> None:
-    small = told(native={"head_bytes": 1_000})
+    small = gateway_settings(native={"head_bytes": 1_000})
     async with driven(tmp_path, settings=small) as (plane, control):
         for size, status in ((600, 101), (1_000, 431)):
             async with plane.reader() as raw:
@@ -71,7 +71,7 @@ async def test_a_longer_head_than_the_limit_is_refused(tmp_path: Path) -> None:
 
 
 async def test_there_is_a_longest_head_whatever_the_setting(tmp_path: Path) -> None:
-    huge = told(native={"head_bytes": 1 << 30})
+    huge = gateway_settings(native={"head_bytes": 1 << 30})
     async with driven(tmp_path, settings=huge) as (plane, control), plane.reader() as raw:
         raw.send(HANDSHAKE.replace(b"\r\n\r\n", b"\r\nX: " + b"x" * 70_000))
         assert Response.of(await raw.read_all()).status == 431
@@ -79,7 +79,7 @@ async def test_there_is_a_longest_head_whatever_the_setting(tmp_path: Path) -> N
 
 
 async def test_a_head_that_trickles_in_has_a_deadline_from_the_first_byte(tmp_path: Path) -> None:
-    quick = told(unfinished_seconds=0.4)
+    quick = gateway_settings(unfinished_seconds=0.4)
     async with driven(tmp_path, settings=quick) as (plane, control), plane.reader() as raw:
         loop = asyncio.get_running_loop()
         before, cpu = loop.time(), plane.cpu
@@ -96,7 +96,7 @@ async def test_a_head_that_trickles_in_has_a_deadline_from_the_first_byte(tmp_pa
 
 
 async def test_a_connection_that_says_nothing_has_the_same_deadline(tmp_path: Path) -> None:
-    quick = told(unfinished_seconds=0.2)
+    quick = gateway_settings(unfinished_seconds=0.2)
     async with driven(tmp_path, settings=quick) as (plane, control), plane.reader() as raw:
         assert await raw.read_all() == b""
         await control.counted(handshake_timeouts=1)
@@ -147,7 +147,7 @@ async def test_a_malformed_frame_ends_with_its_code_and_is_counted(
     tmp_path: Path, name: str
 ) -> None:
     data, reason = FRAMES[name]
-    small = told(reader=ReaderLimits(frame_bytes=BIG))
+    small = gateway_settings(reader=ReaderLimits(frame_bytes=BIG))
     async with driven(tmp_path, settings=small) as (plane, control):
         for size in (len(data), 1):
             async with plane.reader() as raw:
@@ -187,7 +187,7 @@ async def test_a_broken_sockjs_string_ends_it_abruptly(
 
 
 async def test_a_peer_that_vanished_is_closed_after_two_heartbeats(tmp_path: Path) -> None:
-    quick = told(heartbeat=1.0)
+    quick = gateway_settings(heartbeat=1.0)
     async with (
         driven(tmp_path, settings=quick) as (plane, control),
         plane.reader() as gone,
@@ -204,7 +204,7 @@ async def test_a_peer_that_vanished_is_closed_after_two_heartbeats(tmp_path: Pat
 
 async def test_readers_are_not_blamed_for_a_data_plane_that_stood_still(tmp_path: Path) -> None:
     """With more to read than one turn takes, the data plane sends a ping before it closes."""
-    quick = told(heartbeat=1.0)
+    quick = gateway_settings(heartbeat=1.0)
     async with (
         driven(tmp_path, "--threads=1", settings=quick) as (plane, _),
         contextlib.AsyncExitStack() as stack,
@@ -233,7 +233,7 @@ async def test_readers_are_not_blamed_for_a_data_plane_that_stood_still(tmp_path
 
 
 async def test_a_vanished_peer_with_a_full_socket_is_closed_too(tmp_path: Path) -> None:
-    quick = told(heartbeat=0.3)
+    quick = gateway_settings(heartbeat=0.3)
     async with driven(tmp_path, settings=quick) as (plane, control):
         control.slow = "drop_oldest"
         async with plane.reader(receive_buffer=4096) as gone:
@@ -256,16 +256,16 @@ async def test_a_vanished_peer_with_a_full_socket_is_closed_too(tmp_path: Path) 
     ],
 )
 async def test_only_listed_origins_get_in(tmp_path: Path, origin: str | None, status: int) -> None:
-    listed = told(origins=("https://www.example.org",))
+    listed = gateway_settings(origins=("https://www.example.org",))
     async with driven(tmp_path, settings=listed) as (plane, control), plane.reader() as raw:
         headers = {} if origin is None else {"Origin": origin}
         assert (await raw.upgrade(**headers)).status == status
         await control.counted(rejected__origin=int(status == 403))
 
 
-async def test_one_too_many_is_told_overload(tmp_path: Path) -> None:
+async def test_one_too_many_gets_overload(tmp_path: Path) -> None:
     async with (
-        driven(tmp_path, "--threads=2", settings=told(capacity=2)) as (plane, control),
+        driven(tmp_path, "--threads=2", settings=gateway_settings(capacity=2)) as (plane, control),
         plane.reader() as first,
         plane.reader() as second,
         plane.reader() as third,

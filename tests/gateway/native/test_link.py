@@ -70,15 +70,15 @@ async def test_more_than_the_kernel_takes_waits_and_arrives_whole(end: End) -> N
     assert (await end.other.hear()).name == "count"
 
 
-async def test_events_are_told(end: End) -> None:
-    await end.other.say(published(1) + published(2))
+async def test_events_are_reported(end: End) -> None:
+    await end.other.send_events(published(1) + published(2))
     assert await end.hear(2) == [(PublishedEvent(1), None), (PublishedEvent(2), None)]
 
 
 async def test_each_handover_takes_the_next_descriptor(end: End) -> None:
     pipes = [os.pipe() for _ in range(2)]
     end.other.hand_over(handover("192.0.2.1")[:1], pipes[0][0])
-    await end.other.say(handover("192.0.2.1")[1:])
+    await end.other.send_events(handover("192.0.2.1")[1:])
     end.other.hand_over(published(1) + handover("192.0.2.2"), pipes[1][0])
     heard = await end.hear(3)
     assert [e for e, _ in heard] == [
@@ -122,7 +122,7 @@ async def test_descriptors_that_nobody_took_are_closed(end: End) -> None:
     read, write = os.pipe()
     end.other.hand_over(handover()[:3], read)
     os.close(read)
-    await end.other.say(b"")
+    await end.other.send_events(b"")
     await asyncio.sleep(0)
     end.link.close()
     with pytest.raises(BrokenPipeError):
@@ -135,18 +135,18 @@ async def test_descriptors_that_nobody_took_are_closed(end: End) -> None:
     ids=["empty", "unknown", "endless", "without a descriptor"],
 )  # fmt: skip
 async def test_garbage_ends_the_link(end: End, data: bytes) -> None:
-    await end.other.say(data)
+    await end.other.send_events(data)
     assert await asyncio.wait_for(end.lost, 60)
     assert end.link.closed
     end.link.send(commands.count())
 
 
-async def test_the_end_of_the_other_end_is_told_once(end: End) -> None:
+async def test_the_end_of_the_other_end_is_reported_once(end: End) -> None:
     end.other.leave()
     assert await asyncio.wait_for(end.lost, 60) == "it has closed the link"
 
 
-def test_what_it_said_last_is_heard_though_nothing_can_be_written_any_more() -> None:
+def test_its_last_events_are_read_though_nothing_can_be_written_any_more() -> None:
     """A newer control plane ends the older attachment while a reader's request is on its way."""
 
     async def run() -> None:
@@ -169,12 +169,12 @@ def test_what_it_said_last_is_heard_though_nothing_can_be_written_any_more() -> 
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_the_end_of_one_that_left_something_unread_is_told(new_loop) -> None:
+def test_the_end_of_one_that_left_something_unread_is_reported(new_loop) -> None:
     async def run() -> None:
         end = End()
         end.link.send(commands.count())
         await asyncio.sleep(0)
-        await end.other.say(published(1))
+        await end.other.send_events(published(1))
         end.other.leave()
         assert await asyncio.wait_for(end.lost, 60) == "[Errno 104] Connection reset by peer"
         assert end.heard == [(PublishedEvent(1), None)]

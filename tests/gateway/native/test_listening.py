@@ -18,9 +18,9 @@ from dataplanes import (
     attached,
     dataplane,
     driven,
+    gateway_settings,
     subscribed,
     taking_over,
-    told,
 )
 from gateways import Response
 
@@ -60,7 +60,7 @@ ADDRESSES = {
 
 def behind_proxies(**settings: Any) -> GatewaySettings:
     """Return the settings of a gateway that has proxies in front on this machine."""
-    return told(native={"proxy_from": ("127.0.0.0/8",)}, **settings)
+    return gateway_settings(native={"proxy_from": ("127.0.0.0/8",)}, **settings)
 
 
 @pytest.fixture
@@ -238,8 +238,8 @@ async def test_an_ipv6_network_of_64_bits_counts_as_one_address(tmp_path: Path) 
 async def test_only_from_listed_networks_a_proxy_header_says_who_the_reader_is(
     tmp_path: Path,
 ) -> None:
-    elsewhere = told(native={"proxy_from": ("10.0.0.0/8", "2001:db8::/32")})
-    nowhere = told()
+    elsewhere = gateway_settings(native={"proxy_from": ("10.0.0.0/8", "2001:db8::/32")})
+    nowhere = gateway_settings()
     async with driven(tmp_path, "--proxy-protocol", settings=elsewhere) as (plane, control):
         for settings in (elsewhere, nowhere):
             control.settle(settings)
@@ -253,7 +253,7 @@ async def test_only_from_listed_networks_a_proxy_header_says_who_the_reader_is(
             passed, address = await handed(control)
             with passed:
                 assert (address, passed.recv(4096)) == ("127.0.0.1", PAGE)
-        control.settle(told(native={"proxy_from": ("10.0.0.0/8", "127.0.0.0/8")}))
+        control.settle(gateway_settings(native={"proxy_from": ("10.0.0.0/8", "127.0.0.0/8")}))
         await control.count()
         async with plane.reader() as raw:
             raw.send(HEADERS["v1"] + PAGE)
@@ -270,7 +270,7 @@ async def test_only_from_listed_networks_a_proxy_header_says_who_the_reader_is(
 async def test_one_address_has_so_many_connections_and_then_more_when_they_end(
     tmp_path: Path,
 ) -> None:
-    two = told(per_address=2)
+    two = gateway_settings(per_address=2)
     async with driven(tmp_path, "--threads=2", settings=two) as (plane, control):
         async with plane.reader() as first, plane.reader() as second:
             await subscribed(first, "news.breaking")
@@ -389,7 +389,7 @@ async def test_a_newer_data_plane_has_the_options_of_the_older_one(
 
 
 async def test_a_take_over_closes_nobody_who_was_let_wait(tmp_path: Path) -> None:
-    roomy = told(outbox=OutboxLimits(soft_bytes=32 << 20, hard_bytes=32 << 20))
+    roomy = gateway_settings(outbox=OutboxLimits(soft_bytes=32 << 20, hard_bytes=32 << 20))
     async with (
         dataplane(tmp_path, "--threads=1") as plane,
         contextlib.AsyncExitStack() as stack,

@@ -28,16 +28,16 @@ except SetupError as exc:
 
 @pytest.fixture
 def place(tmp_path: Path) -> RouterPlace:
-    told = TokenSettings(
+    token_settings = TokenSettings(
         keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER, cookie="session"
     )
-    return RouterPlace(tmp_path, tokens=told)
+    return RouterPlace(tmp_path, tokens=token_settings)
 
 
 @contextlib.asynccontextmanager
 async def logged_in(box: Box, user: str = "42", **claims: Any) -> AsyncIterator[Reader]:
     async with box.reader() as reader:
-        push = await reader.ask(action="login", token=token(user, **claims))
+        push = await reader.answer_to(action="login", token=token(user, **claims))
         assert push["type"] == "logged_in", push
         yield reader
 
@@ -59,9 +59,9 @@ async def test_a_login_outlives_control_planes_and_data_planes(place: RouterPlac
             die(first)
         second = await stack.enter_async_context(place.control_plane())
         await reader.subscribe("desk.plans")
-        assert (await reader.ask(action="subscribe", topic="user.7"))["code"] == 103
-        assert (await stranger.ask(action="subscribe", topic="user.42"))["code"] == 101
-        push = await reader.ask(action="refresh", token=token("42"))
+        assert (await reader.answer_to(action="subscribe", topic="user.7"))["code"] == 103
+        assert (await stranger.answer_to(action="subscribe", topic="user.42"))["code"] == 101
+        push = await reader.answer_to(action="refresh", token=token("42"))
         assert (push["type"], push["user"]) == ("refreshed", "42")
         second.publish("user.42", {"n": 1})
         assert await reader.hear_bodies(1) == [{"n": 1}]
@@ -72,11 +72,11 @@ async def test_bad_tokens_are_counted_through_control_planes(place: RouterPlace)
         async with place.control_plane() as first:
             reader = await stack.enter_async_context(first.reader())
             for _ in range(3):
-                assert (await reader.ask(action="login", token="x"))["code"] == 101
+                assert (await reader.answer_to(action="login", token="x"))["code"] == 101
             die(first)
         await stack.enter_async_context(place.control_plane())
-        assert (await reader.ask(action="login", token="x"))["code"] == 101
-        await reader.say(action="login", token="x")
+        assert (await reader.answer_to(action="login", token="x"))["code"] == 101
+        await reader.send_verb(action="login", token="x")
         code, pushes = await reader.hear_close()
         assert (code, [push["code"] for push in pushes]) == (4001, [101, 4001])
 
@@ -86,8 +86,8 @@ async def test_a_login_without_a_control_plane_waits_for_the_next(place: RouterP
         async with place.control_plane() as first:
             reader = await stack.enter_async_context(first.reader())
             die(first)
-            await reader.say(action="login", token=token("42"))
-            await reader.say(action="subscribe", topic="user.42")
+            await reader.send_verb(action="login", token=token("42"))
+            await reader.send_verb(action="subscribe", topic="user.42")
         await stack.enter_async_context(place.control_plane())
         assert [(await reader.hear())["type"] for _ in range(2)] == ["logged_in", "subscribed"]
 

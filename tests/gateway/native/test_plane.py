@@ -48,20 +48,20 @@ class EventRecorder:
     """A handler that remembers all events."""
 
     def __init__(self) -> None:
-        self.told: list[object] = []
+        self.events: list[object] = []
         self._came = asyncio.Event()
 
     def _add(self, what: object) -> None:
-        self.told.append(what)
+        self.events.append(what)
         self._came.set()
 
     async def hear(self, *expected: object) -> None:
         async with asyncio.timeout(60):
-            while len(self.told) < len(expected):
+            while len(self.events) < len(expected):
                 self._came.clear()
                 await self._came.wait()
-        assert self.told == list(expected)
-        self.told.clear()
+        assert self.events == list(expected)
+        self.events.clear()
 
     def on_event(self, event: Event, descriptor: int | None) -> None:
         match event:
@@ -125,8 +125,8 @@ async def test_attaching_tells_the_settings_and_learns_port_and_pid(pair: Pair) 
     assert (pair.plane.state, pair.plane.port, pair.plane.pid) == (PlaneState.ATTACHED, 8080, 99)
 
 
-async def test_what_readers_say_is_told_to_the_handler(pair: Pair) -> None:
-    await pair.visit.say(verbs(b"{}", b"[]"))
+async def test_readers_verbs_are_passed_to_the_handler(pair: Pair) -> None:
+    await pair.visit.send_events(verbs(b"{}", b"[]"))
     await pair.handler.hear((READER, b"{}"), (READER, b"[]"))
 
 
@@ -157,7 +157,7 @@ async def test_a_publication_is_done_when_its_fan_out_is_over(pair: Pair) -> Non
     for n in range(3):
         pair.plane.publish(publication(n), lambda n=n: done.append(n))  # type: ignore[misc]
     numbers = [(await pair.visit.hear_named("publish"))["number"] for _ in range(3)]
-    await pair.visit.say(published(numbers[1]) + verbs(b"{}"))
+    await pair.visit.send_events(published(numbers[1]) + verbs(b"{}"))
     await pair.handler.hear((READER, b"{}"))
     assert done == [0, 1]
 
@@ -166,14 +166,14 @@ async def test_unfinished_publications_are_sent_again_after_the_settings(pair: P
     done: list[int] = []
     for n in range(2):
         pair.plane.publish(publication(n), lambda n=n: done.append(n))  # type: ignore[misc]
-    await pair.visit.say(published(1))
+    await pair.visit.send_events(published(1))
     pair.visit.leave()
     await until(lambda: pair.plane.state is PlaneState.AWAY)
     pair.plane.publish(publication(2), lambda: done.append(2))
     await pair.attached(attachment=4)
     again = [await pair.visit.hear_named("publish") for _ in range(2)]
     assert [command["number"] for command in again] == [2, 3]
-    await pair.visit.say(published(3) + verbs(b"{}"))
+    await pair.visit.send_events(published(3) + verbs(b"{}"))
     await pair.handler.hear((READER, b"{}"))
     assert done == [0, 1, 2]
 
@@ -192,14 +192,14 @@ async def test_answers_are_not_kept_for_another_attachment(pair: Pair) -> None:
 async def test_garbage_from_the_data_plane_ends_the_attachment_and_another_begins(
     pair: Pair,
 ) -> None:
-    await pair.visit.say(bytes(4))
+    await pair.visit.send_events(bytes(4))
     await pair.attached(attachment=4)
 
 
 async def test_who_is_replaced_stays_away_and_finishes_nothing(pair: Pair) -> None:
     done: list[int] = []
     pair.plane.publish(publication(1), lambda: done.append(1))
-    await pair.visit.say(refused("replaced"))
+    await pair.visit.send_events(refused("replaced"))
     await pair.handler.hear("replaced")
     pair.visit.leave()
     pair.plane.publish(publication(2), lambda: done.append(2))
@@ -210,18 +210,18 @@ async def test_who_is_replaced_stays_away_and_finishes_nothing(pair: Pair) -> No
 async def test_when_another_data_plane_has_our_readers_it_is_attached_to(pair: Pair) -> None:
     done: list[int] = []
     pair.plane.publish(publication(1), lambda: done.append(1))
-    await pair.visit.say(refused("taken_over"))
+    await pair.visit.send_events(refused("taken_over"))
     pair.visit.leave()
     await until(lambda: pair.plane.state is PlaneState.AWAY)
     await pair.attached(attachment=4, blob=b"marks")
     number = (await pair.visit.hear_named("publish"))["number"]
-    await pair.visit.say(published(number) + verbs(b"{}"))
+    await pair.visit.send_events(published(number) + verbs(b"{}"))
     await pair.handler.hear((READER, b"{}"))
     assert (pair.plane.state, done) == (PlaneState.ATTACHED, [1])
 
 
 async def test_one_that_has_handed_its_readers_over_is_left_before_its_end(pair: Pair) -> None:
-    await pair.visit.say(refused(TAKEN_OVER))
+    await pair.visit.send_events(refused(TAKEN_OVER))
     await pair.attached(attachment=4)
     assert pair.plane.state is PlaneState.ATTACHED
 
@@ -243,7 +243,7 @@ async def test_one_that_freezes_when_it_has_handed_its_readers_over_is_left(
     newer.wait()
 
 
-async def test_room_is_told_when_it_changes(pair: Pair) -> None:
+async def test_room_is_reported_when_it_changes(pair: Pair) -> None:
     for room in (9, 9, 8):
         pair.plane.resize(room)
     assert [(await pair.visit.hear_named("settings"))["capacity"] for _ in "ab"] == [9, 8]
@@ -253,13 +253,13 @@ async def test_fresh_counters_are_asked_for(pair: Pair) -> None:
     counting = asyncio.create_task(pair.plane.refresh_counters())
     await pair.visit.hear_named("count")
     assert not counting.done()
-    await pair.visit.say(counters(accepts=5))
+    await pair.visit.send_events(counters(accepts=5))
     await asyncio.wait_for(counting, 60)
     assert pair.plane.totals.get("accepts") == 5
 
 
 async def test_the_counters_of_another_data_plane_begin_at_zero(pair: Pair) -> None:
-    await pair.visit.say(counters(accepts=5) + verbs(b"{}"))
+    await pair.visit.send_events(counters(accepts=5) + verbs(b"{}"))
     await pair.handler.hear((READER, b"{}"))
     for pid, accepts in ((99, 5), (100, 0)):
         pair.visit.leave()
@@ -276,8 +276,8 @@ async def test_a_drain_ends_with_the_data_plane(pair: Pair) -> None:
     # Before anything else is sent: until then the data plane lets readers in.
     assert await pair.visit.hear_named("drain") == {"spread_ms": 5_000, "per_second": 5}
     await pair.visit.hear_named("count")
-    await pair.visit.say(counters())
-    # Readers that weren't told yet still get published messages.
+    await pair.visit.send_events(counters())
+    # Readers that weren't sent away yet still get published messages.
     pair.plane.publish(publication(1), lambda: done.append(1))
     await pair.visit.hear_named("publish")
     assert not draining.done()
@@ -291,9 +291,9 @@ async def test_a_drain_goes_on_at_the_data_plane_that_takes_over_meanwhile(pair:
     draining = asyncio.create_task(pair.plane.drain())
     await pair.visit.hear_named("drain")
     await pair.visit.hear_named("count")
-    await pair.visit.say(counters())
+    await pair.visit.send_events(counters())
     for attachment in (4, 5):
-        await pair.visit.say(refused(TAKEN_OVER))
+        await pair.visit.send_events(refused(TAKEN_OVER))
         pair.visit.leave()
         await pair.attached(attachment)
         await pair.visit.hear_named("drain")
@@ -315,14 +315,14 @@ async def test_who_is_replaced_in_a_drain_leaves_the_data_plane_alone(
     draining = asyncio.create_task(pair.plane.drain())
     await pair.visit.hear_named("drain")
     await pair.visit.hear_named("count")
-    await pair.visit.say(counters() + refused("replaced"))
+    await pair.visit.send_events(counters() + refused("replaced"))
     pair.visit.leave()
     await asyncio.wait_for(draining, 60)
     assert (pair.plane.state, ended) == (PlaneState.GONE, [])
 
 
 async def test_a_drain_waits_for_the_data_plane_that_is_about_to_take_over(pair: Pair) -> None:
-    await pair.visit.say(refused(TAKEN_OVER))
+    await pair.visit.send_events(refused(TAKEN_OVER))
     pair.visit.leave()
     await until(lambda: pair.plane.state is PlaneState.AWAY)
     draining = asyncio.create_task(pair.plane.drain())
@@ -347,20 +347,20 @@ async def test_one_that_hangs_up_before_it_answers_is_followed_by_another(tmp_pa
         plane.close()
 
 
-async def test_a_program_that_ends_at_once_is_said_so(tmp_path: Path) -> None:
+async def test_a_program_that_ends_at_once_is_reported(tmp_path: Path) -> None:
     plane = plane_at(tmp_path / "control", "/bin/false")
     with pytest.raises(ConfigError, match="ended with code 1"):
         await plane.attach()
 
 
-async def test_why_a_data_plane_refuses_us_is_said(tmp_path: Path) -> None:
+async def test_why_a_data_plane_refuses_us_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "control"
     async with fake_dataplane(path) as fake:
         plane = plane_at(path)
         attaching = asyncio.create_task(plane.attach())
         visit = await fake.visited()
         await visit.hear_named("hello")
-        await visit.say(refused("no room"))
+        await visit.send_events(refused("no room"))
         visit.leave()
         with pytest.raises(ConfigError) as refusal:
             await asyncio.wait_for(attaching, 60)
@@ -381,19 +381,19 @@ async def attaching_to_another_version(fake: FakeDataplane, plane: Plane) -> asy
     attaching = asyncio.create_task(plane.attach())
     visit = await fake.visited()
     await visit.hear_named("hello")
-    await visit.say(refused(OTHER_VERSION))
+    await visit.send_events(refused(OTHER_VERSION))
     visit.leave()
     return attaching
 
 
 async def test_from_a_data_plane_of_another_version_our_own_takes_over(tmp_path: Path) -> None:
     path = tmp_path / "control"
-    program = program_of(tmp_path, 'echo "$$ $@" > "$0.said"', "echo serving", "exec sleep 60")
+    program = program_of(tmp_path, 'echo "$$ $@" > "$0.out"', "echo serving", "exec sleep 60")
     async with fake_dataplane(path) as fake:
         plane = plane_at(path, program)
         attaching = await attaching_to_another_version(fake, plane)
         visit = await fake.visited()
-        pid, _, options = program.with_name("program.said").read_text().partition(" ")
+        pid, _, options = program.with_name("program.out").read_text().partition(" ")
         await visit.greet(pid=int(pid))
         await asyncio.wait_for(attaching, 60)
         assert options == f"--take-over --control {path}\n"
@@ -402,7 +402,7 @@ async def test_from_a_data_plane_of_another_version_our_own_takes_over(tmp_path:
         await plane.drain()
 
 
-async def test_if_our_own_cant_take_over_from_it_that_is_said(tmp_path: Path) -> None:
+async def test_if_our_own_cant_take_over_from_it_that_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "control"
     program = program_of(tmp_path, 'echo "failed: it is too old"')
     async with fake_dataplane(path) as fake:
@@ -416,7 +416,7 @@ async def test_if_our_own_cant_take_over_from_it_that_is_said(tmp_path: Path) ->
 
 
 async def test_a_data_plane_that_isnt_there_is_started(tmp_path: Path) -> None:
-    program = program_of(tmp_path, 'echo "$@" > "$0.said"', "exec sleep 60")
+    program = program_of(tmp_path, 'echo "$@" > "$0.out"', "exec sleep 60")
     path = tmp_path / "control"
     # A socket that a killed data plane left.
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as dead:
@@ -424,12 +424,12 @@ async def test_a_data_plane_that_isnt_there_is_started(tmp_path: Path) -> None:
     plane = plane_at(path, program)
     attaching = asyncio.create_task(plane.attach())
     async with asyncio.timeout(60):
-        while not (said := program.with_name("program.said")).exists():  # noqa: ASYNC110
+        while not (output := program.with_name("program.out")).exists():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     async with fake_dataplane(path) as fake:
         visit = await fake.visited()
         await visit.greet()
         await asyncio.wait_for(attaching, 60)
-        assert said.read_text() == f"--control {path} --host 127.0.0.1 --port 0\n"
+        assert output.read_text() == f"--control {path} --host 127.0.0.1 --port 0\n"
         visit.leave()
         await plane.drain()

@@ -28,22 +28,26 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def told(port: int, socket: Path | None = None) -> GatewaySettings:
+def settings_of(port: int, socket: Path | None = None) -> GatewaySettings:
     native = NativeSettings(socket=socket)
     return GatewaySettings(name="box", region="oregon", port=port, native=native)
 
 
 def test_a_port_always_has_the_same_socket(temporary: Path) -> None:
-    assert control_socket(told(8080)) == control_socket(told(8080)) != control_socket(told(8081))
-    assert control_socket(told(8080)).parent.stat().st_mode & 0o777 == 0o700
+    assert (
+        control_socket(settings_of(8080))
+        == control_socket(settings_of(8080))
+        != control_socket(settings_of(8081))
+    )
+    assert control_socket(settings_of(8080)).parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_any_port_has_a_new_socket(temporary: Path) -> None:
-    assert control_socket(told(0)) != control_socket(told(0))
+    assert control_socket(settings_of(0)) != control_socket(settings_of(0))
 
 
-def test_a_socket_that_was_told_is_taken(tmp_path: Path) -> None:
-    assert control_socket(told(0, tmp_path / "s")) == tmp_path / "s"
+def test_a_reported_socket_is_taken(tmp_path: Path) -> None:
+    assert control_socket(settings_of(0, tmp_path / "s")) == tmp_path / "s"
 
 
 def test_a_folder_that_others_can_write_is_refused(temporary: Path) -> None:
@@ -51,4 +55,4 @@ def test_a_folder_that_others_can_write_is_refused(temporary: Path) -> None:
     folder.mkdir(mode=0o755)
     folder.chmod(0o777)
     with pytest.raises(ConfigError, match="0700"):
-        control_socket(told(8080))
+        control_socket(settings_of(8080))

@@ -37,11 +37,11 @@ async def test_a_subscribe_without_a_past_doesnt_wait_for_the_store(rig: NativeR
     assert rig.store.reads == 0
 
 
-async def test_what_becomes_of_slow_readers_of_a_topic_is_told_with_it(rig: NativeRig) -> None:
+async def test_a_topic_is_sent_with_its_policy_for_slow_readers(rig: NativeRig) -> None:
     assert (await rig.subscribed(topic="news.latest"))["topic"] == ("news.latest", 1)
 
 
-async def test_a_ref_is_echoed_as_it_was_said(rig: NativeRig) -> None:
+async def test_a_ref_is_echoed_as_it_was_sent(rig: NativeRig) -> None:
     for ref in (1, True, 1.0, "\u00fc"):
         fields = await rig.subscribed(topic="news.a", ref=ref)
         assert json.loads(fields["reference"]) == ref
@@ -50,7 +50,7 @@ async def test_a_ref_is_echoed_as_it_was_said(rig: NativeRig) -> None:
 
 
 async def test_unsubscribe_and_ping(rig: NativeRig) -> None:
-    command = await rig.ask(action="unsubscribe", topic="news.a", ref=1)
+    command = await rig.command_for(action="unsubscribe", topic="news.a", ref=1)
     push = json.loads(command.fields.pop("push"))
     assert push == {"type": "unsubscribed", "ref": 1, "topic": "news.a"}
     assert command == ReceivedCommand("unsubscribe", {"connections": READER, "topic": "news.a"})
@@ -74,7 +74,7 @@ async def test_refusals_are_replies(rig: NativeRig, verb: dict[str, Any], code: 
 
 async def test_what_is_no_json_is_refused(rig: NativeRig) -> None:
     for text in (b"", b"\xff", b"[]"):
-        await rig.say(text)
+        await rig.send_text(text)
         assert json.loads((await rig.visit.hear_named("reply"))["push"])["code"] == 107
 
 
@@ -90,7 +90,7 @@ async def test_a_mark_that_cant_be_sent_is_refused_for_now(rig: NativeRig) -> No
 async def test_a_text_is_read_once_whoever_says_it(rig: NativeRig) -> None:
     text = b'{"action":"subscribe","topic":"news.a","ref":1}'
     for by in (READER, OTHER, THIRD):
-        await rig.say(text, by=by)
+        await rig.send_text(text, by=by)
         assert (await rig.visit.hear_named("subscribe"))["connections"] == by
     assert rig.texts_read == [text]
 
@@ -108,7 +108,7 @@ async def test_a_text_is_read_once_whoever_says_it(rig: NativeRig) -> None:
 )
 async def test_a_text_that_is_nobody_elses_is_not_remembered(rig: NativeRig, text: bytes) -> None:
     for _ in range(2):
-        await rig.say(text)
+        await rig.send_text(text)
         await rig.visit.hear()
     assert rig.texts_read == [text, text]
 
@@ -130,7 +130,7 @@ async def test_an_answer_counts_in_what_is_remembered_of_its_text(
 
 async def test_who_says_the_same_is_answered_the_same_by_name(rig: NativeRig) -> None:
     text = b'{"action":"subscribe","topic":"news.latest"}'
-    await rig.visit.say(verbs(text) + verbs(text, connections=OTHER))
+    await rig.visit.send_events(verbs(text) + verbs(text, connections=OTHER))
     first, second = [await rig.visit.hear_named("subscribe") for _ in range(2)]
     assert (first["connections"], second["connections"]) == (READER, OTHER)
     assert {**first, "connections": OTHER} == second
@@ -152,11 +152,11 @@ async def test_they_are_answered_as_one_and_counted_as_many(rig: NativeRig) -> N
     subscribes, refusals = measures.VERBS.labels("subscribe"), measures.ERRORS.labels("102")
     before = subscribes.total, value(refusals)
     crowd = READER + OTHER + THIRD
-    command = await rig.ask(action="subscribe", topic="news.a", by=crowd)
+    command = await rig.command_for(action="subscribe", topic="news.a", by=crowd)
     assert (command.name, command.fields["connections"]) == ("subscribe", crowd)
-    command = await rig.ask(action="subscribe", topic="weather.oslo", by=crowd)
+    command = await rig.command_for(action="subscribe", topic="weather.oslo", by=crowd)
     assert (command.name, command.fields["connections"]) == ("reply", crowd)
-    command = await rig.ask(action="unsubscribe", topic="news.a", by=crowd)
+    command = await rig.command_for(action="unsubscribe", topic="news.a", by=crowd)
     assert (command.name, command.fields["connections"]) == ("unsubscribe", crowd)
     assert (subscribes.total, value(refusals)) == (before[0] + 3, before[1] + 3)
 
@@ -164,7 +164,7 @@ async def test_they_are_answered_as_one_and_counted_as_many(rig: NativeRig) -> N
 async def test_what_is_replayed_to_them_is_a_batch_at_once(rig: NativeRig) -> None:
     await rig.store.write(past(1, 2))
     verb = {"action": "subscribe", "topic": "news.a", "rewind": 2}
-    batch = await rig.ask(**verb, by=READER + OTHER)
+    batch = await rig.command_for(**verb, by=READER + OTHER)
     assert (batch.name, seqs(batch.fields["messages"])) == ("batch", [1, 2])
     answer = await rig.visit.hear_named("subscribe")
     assert (answer["connections"], answer["batch"]) == (READER + OTHER, 1)
@@ -188,7 +188,7 @@ async def test_a_cold_topic_is_read_once_however_many_wait_and_sent_once_to_the_
     rig.store.released.clear()
     text = b'{"action":"subscribe","topic":"news.a","rewind":2}'
     for by in (READER, OTHER, THIRD):
-        await rig.say(text, by=by)
+        await rig.send_text(text, by=by)
     # They don't keep the others waiting.
     assert await rig.replied(action="ping") == {"type": "pong"}
     rig.store.released.set()
@@ -232,14 +232,14 @@ async def test_who_asks_after_something_came_is_given_it_too(rig: NativeRig) -> 
     # The first reader that gets exactly these messages: they aren't sent as a batch.
     fields = await rig.subscribed(**verb)
     assert (fields["batch"], seqs(fields["messages"])) == (0, [1, 2, 3])
-    assert (await rig.ask(action="subscribe", **verb)).name == "batch"
+    assert (await rig.command_for(action="subscribe", **verb)).name == "batch"
 
 
 async def test_a_batch_goes_on_being_sent_when_only_the_position_is_another(rig: NativeRig) -> None:
     await rig.store.write(past(1, 2))
     verb = {"topic": "news.a", "rewind": 2}
     await rig.subscribed(**verb)
-    assert (await rig.ask(action="subscribe", **verb)).name == "batch"
+    assert (await rig.command_for(action="subscribe", **verb)).name == "batch"
     before = await rig.visit.hear_named("subscribe")
     made = rig.news(1, topic="news.b")
     rig.core.hub.offer(made, rig.now)
@@ -257,12 +257,12 @@ async def test_a_batch_that_the_data_plane_has_forgotten_is_sent_again(rig: Nati
         await rig.store.write(past(2 * number, 2 * number + 1, topic=f"news.t{number}"))
     for number in range(1, most + 2):
         assert (await rig.subscribed(**verb(number)))["batch"] == 0
-        asked = await rig.ask(action="subscribe", **verb(number))
+        asked = await rig.command_for(action="subscribe", **verb(number))
         assert (asked.name, asked.fields["number"]) == ("batch", number)
         assert (await rig.visit.hear_named("subscribe"))["batch"] == number
     # The second batch is still there, the first one isn't.
     assert (await rig.subscribed(**verb(2)))["batch"] == 2
-    again = await rig.ask(action="subscribe", **verb(1))
+    again = await rig.command_for(action="subscribe", **verb(1))
     assert (again.name, again.fields["number"]) == ("batch", most + 2)
     assert seqs(again.fields["messages"]) == [2, 3]
     assert (await rig.visit.hear_named("subscribe"))["batch"] == most + 2
@@ -271,7 +271,7 @@ async def test_a_batch_that_the_data_plane_has_forgotten_is_sent_again(rig: Nati
 async def test_who_is_given_the_same_gets_a_batch_whatever_its_verb_says(rig: NativeRig) -> None:
     await rig.store.write(past(1, 2))
     assert (await rig.subscribed(topic="news.a", rewind=2, ref=1))["batch"] == 0
-    asked = await rig.ask(action="subscribe", topic="news.a", rewind=2, ref=2)
+    asked = await rig.command_for(action="subscribe", topic="news.a", rewind=2, ref=2)
     assert (asked.name, seqs(asked.fields["messages"])) == ("batch", [1, 2])
     await rig.visit.hear_named("subscribe")
     for ref in (3, "x" * 60):
@@ -287,7 +287,7 @@ async def test_a_verb_that_cant_be_answered_ends_its_connection(
 
     expect_error_log("a verb can't be answered")
     monkeypatch.setattr(rig.core.hub, "position", breaks)
-    closed = await rig.ask(action="subscribe", topic="news.a")
+    closed = await rig.command_for(action="subscribe", topic="news.a")
     assert closed.name == "close"
 
 
@@ -306,7 +306,7 @@ async def test_history_comes_from_memory_else_from_the_store(rig: NativeRig) -> 
 
 
 async def test_without_the_store_subscribing_works_and_history_is_refused(rig: NativeRig) -> None:
-    rig.store.spoilt = True
+    rig.store.corrupt = True
     fields = await rig.subscribed(topic="news.a", rewind=2)
     assert (fields["batch"], fields["messages"]) == (0, [])
     push = await rig.replied(action="history", topic="news.a", ref=3)
@@ -329,7 +329,7 @@ async def test_who_resumes_is_given_what_it_missed_and_others_get_it_by_number(
     push = json.loads(first["push"])
     assert (push["recovered"], push["ref"], push["position"]) == (True, 1, begin)
     assert (first["batch"], seqs(first["messages"])) == (0, [1, 2, 3, 4, 5])
-    batch = await rig.ask(action="subscribe", **verb)
+    batch = await rig.command_for(action="subscribe", **verb)
     assert batch == ReceivedCommand(
         "batch", {"number": 1, "topic": ("news.breaking", 2), "messages": first["messages"]}
     )
@@ -339,7 +339,7 @@ async def test_who_resumes_is_given_what_it_missed_and_others_get_it_by_number(
     assert rig.store.resumes == 1
 
 
-async def test_who_has_missed_nothing_is_told_the_position_of_the_moment(rig: NativeRig) -> None:
+async def test_who_has_missed_nothing_gets_the_position_of_the_moment(rig: NativeRig) -> None:
     made = rig.news(1)
     rig.core.hub.offer(made, rig.now)
     begin = rig.core.hub.position(rig.now)
@@ -356,7 +356,7 @@ async def test_who_has_missed_nothing_is_told_the_position_of_the_moment(rig: Na
     assert json.loads(fields["push"])["position"] != begin
 
 
-async def test_who_resumes_with_more_than_one_replay_may_have_is_told_so(rig: NativeRig) -> None:
+async def test_who_resumes_with_more_than_one_replay_may_have_learns_it(rig: NativeRig) -> None:
     long = [
         rig.news(n, body=b'{"headline": %d, "text": "%s"}' % (n, b"x" * 4_000)) for n in (1, 2, 3)
     ]

@@ -33,7 +33,7 @@ async def test_the_same_text_is_answered_by_who_says_it(rig: NativeRig) -> None:
     auth = encode_auth(FORTY_TWO)
     for _ in range(2):
         assert (await rig.replied(**verb))["code"] == 101
-        assert (await rig.ask(**verb, auth=auth)).name == "subscribe"
+        assert (await rig.command_for(**verb, auth=auth)).name == "subscribe"
     assert len(rig.texts_read) == 1
 
 
@@ -48,7 +48,7 @@ async def test_with_an_auth_state_that_another_release_made_one_is_a_stranger(
 
 async def test_who_logs_in_is_given_an_auth_state(rig: NativeRig) -> None:
     auth = encode_auth(AuthState(None, 1))
-    command = await rig.ask(action="login", token=token("42"), ref="r", auth=auth)
+    command = await rig.command_for(action="login", token=token("42"), ref="r", auth=auth)
     assert (command.name, command.fields["connections"], command.fields["user"]) == (
         "auth", READER, "42",
     )  # fmt: skip
@@ -68,7 +68,7 @@ async def test_who_logs_in_with_the_same_token_in_the_same_moment_is_decided_on_
 ) -> None:
     good = measures.TOKENS.labels("good")
     before = value(good)
-    first = await rig.ask(action="login", token=token("42"), by=READER + OTHER)
+    first = await rig.command_for(action="login", token=token("42"), by=READER + OTHER)
     second = await rig.visit.hear_named("auth")
     assert (first.fields["connections"], second["connections"]) == (READER, OTHER)
     assert (first.fields["user"], second["user"]) == ("42", "42")
@@ -78,11 +78,11 @@ async def test_who_logs_in_with_the_same_token_in_the_same_moment_is_decided_on_
 async def test_bad_tokens_are_counted_in_the_auth_state_and_one_too_many_is_the_end(
     rig: NativeRig,
 ) -> None:
-    first = await rig.ask(action="login", token="x")
+    first = await rig.command_for(action="login", token="x")
     assert (first.name, first.fields["user"]) == ("auth", "")
     assert json.loads(first.fields["push"])["code"] == 101
     assert decode_auth(first.fields["auth"]) == AuthState(None, 1)
-    second = await rig.ask(action="login", token="x", auth=first.fields["auth"])
+    second = await rig.command_for(action="login", token="x", auth=first.fields["auth"])
     assert decode_auth(second.fields["auth"]) == AuthState(None, 2)
     closed = await rig.visit.hear_named("close")
     assert (closed["connections"], closed["reason"]) == (READER, "invalid_token")
@@ -97,9 +97,9 @@ async def test_answers_that_come_after_their_attachment_arent_sent(
     await rig.store.write(past(1, 2))
     rig.store.released.clear()
     text = b'{"action":"subscribe","topic":"news.a","rewind":2}'
-    await rig.say(text)
-    await rig.say(text, by=OTHER)
-    await rig.say(b'{"action":"history","topic":"news.a"}', by=THIRD)
+    await rig.send_text(text)
+    await rig.send_text(text, by=OTHER)
+    await rig.send_text(b'{"action":"history","topic":"news.a"}', by=THIRD)
     assert await rig.replied(action="ping") == {"type": "pong"}
     await rig.leaves()
     async with fake_dataplane(tmp_path / "control") as fake:
@@ -109,7 +109,7 @@ async def test_answers_that_come_after_their_attachment_arent_sent(
         await until(lambda: rig.core.hub.memory("news.a").seeded)
         assert await rig.replied(action="ping") == {"type": "pong"}
         # The data plane sends the readers' verbs again.
-        await rig.say(text)
+        await rig.send_text(text)
         answer = await rig.visit.hear_named("subscribe")
         assert (answer["batch"], seqs(answer["messages"])) == (0, [1, 2])
         assert rig.store.reads == 1
@@ -121,14 +121,14 @@ async def test_what_one_attachment_had_is_sent_anew_to_the_next(
     await rig.store.write(past(1, 2))
     verb = {"topic": "news.a", "rewind": 2}
     await rig.subscribed(**verb)
-    assert (await rig.ask(action="subscribe", **verb)).fields["number"] == 1
+    assert (await rig.command_for(action="subscribe", **verb)).fields["number"] == 1
     await rig.visit.hear_named("subscribe")
     await rig.leaves()
     async with fake_dataplane(tmp_path / "control") as fake:
         rig.visit = await attached(fake, rig.plane, attachment=2)
         first = await rig.subscribed(**verb)
         assert (first["batch"], seqs(first["messages"])) == (0, [1, 2])
-        batch = await rig.ask(action="subscribe", **verb)
+        batch = await rig.command_for(action="subscribe", **verb)
         assert (batch.name, batch.fields["number"]) == ("batch", 2)
         assert (await rig.visit.hear_named("subscribe"))["batch"] == 2
 

@@ -27,7 +27,7 @@ def left(logs: Logs) -> Logs:
     return later
 
 
-# The time that Oregon's routers have told, by the ids of their messages.
+# The time that Oregon's routers have reported, by the ids of their messages.
 TOLD = (("oregon", 1_000_005),)
 
 
@@ -125,8 +125,8 @@ def message(log: Log, seq: int) -> Envelope:
 
 def test_what_was_published_since_counts_as_seen(logs: Logs) -> None:
     marks = b"".join(encode_given(message(LOG, seq)) for seq in (6, 4, 6))
-    (told,) = decode_logs(encode_logs(logs.snapshot(), MAX_BLOB) + marks).logs
-    assert (told.start, told.seen, told.low) == (2, ((1, 6),), 6)
+    (log,) = decode_logs(encode_logs(logs.snapshot(), MAX_BLOB) + marks).logs
+    assert (log.start, log.seen, log.low) == (2, ((1, 6),), 6)
 
 
 def test_so_does_what_was_published_of_a_log_that_wasnt_left(logs: Logs) -> None:
@@ -182,7 +182,7 @@ def test_of_too_many_logs_those_that_ended_first_are_left_out_and_not_read_again
     later.restore(left, now=500.0)
     gone = Log("oregon", "oregon-router-1", 1_000_000)
     assert later.learn(DirectoryRow(gone, version=3, low=2, ended=2), now=500.0) is None
-    # A reader that may lack something of it is told so.
+    # A reader that may lack something of it learns it.
     assert ReturningReader(Position(1_000_000, {}), later).may_lack_forgotten()
 
 
@@ -190,7 +190,7 @@ def test_more_logs_than_there_is_room_for_are_not_left() -> None:
     logs = Logs(9_000_000)
     logs.begin([DirectoryRow(LOG, low=2), DirectoryRow(OTHER, low=7)], now=100.0)
     whole = encode_logs(logs.snapshot(), MAX_BLOB)
-    with pytest.raises(ValueError, match="2 logs are more than a successor can be told of"):
+    with pytest.raises(ValueError, match="2 logs are more than a successor can be sent"):
         encode_logs(logs.snapshot(), len(whole) - 1)
 
 

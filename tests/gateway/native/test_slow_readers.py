@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dataplanes import Control, driven, subscribed, told
+from dataplanes import Control, driven, gateway_settings, subscribed
 from gateways import RawSocket
 
 from gateway.wire.outbox import OutboxLimits
@@ -46,7 +46,7 @@ async def read_on(raw: RawSocket, last: int) -> list[dict[str, Any]]:
 
 
 async def test_drop_oldest_keeps_the_newest_and_counts_the_others(tmp_path: Path) -> None:
-    async with driven(tmp_path, settings=told(outbox=OUTBOX)) as (plane, control):
+    async with driven(tmp_path, settings=gateway_settings(outbox=OUTBOX)) as (plane, control):
         control.slow = "drop_oldest"
         async with plane.reader(receive_buffer=4096) as slow, plane.reader() as quick:
             await subscribed(slow, "video.clip")
@@ -65,7 +65,7 @@ async def test_drop_oldest_keeps_the_newest_and_counts_the_others(tmp_path: Path
 
 
 async def test_conflate_keeps_the_newest_version_of_each_key(tmp_path: Path) -> None:
-    async with driven(tmp_path, settings=told(outbox=OUTBOX)) as (plane, control):
+    async with driven(tmp_path, settings=gateway_settings(outbox=OUTBOX)) as (plane, control):
         control.slow = "conflate"
         async with plane.reader(receive_buffer=4096) as slow:
             await subscribed(slow, "live.score")
@@ -77,7 +77,7 @@ async def test_conflate_keeps_the_newest_version_of_each_key(tmp_path: Path) -> 
 
 async def test_what_must_not_be_dropped_ends_a_slow_reader(tmp_path: Path) -> None:
     async with (
-        driven(tmp_path, settings=told(outbox=OUTBOX, linger=5.0)) as (plane, control),
+        driven(tmp_path, settings=gateway_settings(outbox=OUTBOX, linger=5.0)) as (plane, control),
         plane.reader(receive_buffer=4096) as slow,
     ):
         await subscribed(slow, "news.breaking")
@@ -95,7 +95,7 @@ async def test_one_who_is_too_slow_to_hear_that_a_verb_is_too_long_is_closed_onc
 ) -> None:
     limits = OutboxLimits(hard_bytes=1 << 20, soft_bytes=1, soft_seconds=1.0)
     async with (
-        driven(tmp_path, settings=told(outbox=limits, linger=5.0)) as (plane, control),
+        driven(tmp_path, settings=gateway_settings(outbox=limits, linger=5.0)) as (plane, control),
         plane.reader() as other,
         plane.reader(receive_buffer=4096) as slow,
     ):
@@ -114,7 +114,10 @@ async def test_one_who_is_too_slow_to_hear_that_a_verb_is_too_long_is_closed_onc
 async def test_readers_that_never_read_cost_a_bounded_amount(
     tmp_path: Path, slow: SlowPolicy
 ) -> None:
-    async with driven(tmp_path, "--threads=1", settings=told(outbox=OUTBOX)) as (plane, control):
+    async with driven(tmp_path, "--threads=1", settings=gateway_settings(outbox=OUTBOX)) as (
+        plane,
+        control,
+    ):
         control.slow = slow
         before = plane.rss
         async with (

@@ -59,7 +59,7 @@ async def test_readers_hear_each_message_once_and_in_order_through_several(
         assert b"subscribed" in (await sockjs.read_frame())[1]
         deflating = await stack.enter_async_context(one.opened())
         await deflating.upgrade(**{"Sec-WebSocket-Extensions": "permessage-deflate"})
-        deflating.say(action="subscribe", topic=TOPIC)
+        deflating.send_verb(action="subscribe", topic=TOPIC)
         await deflating.read_frame()
 
         saying = True
@@ -68,7 +68,7 @@ async def test_readers_hear_each_message_once_and_in_order_through_several(
             for number in itertools.count():
                 if not saying:
                     return number
-                await place.say(one, {"number": number, "filling": "x" * 300})
+                await place.send_message(one, {"number": number, "filling": "x" * 300})
                 await asyncio.sleep(0.002)
             raise AssertionError
 
@@ -91,7 +91,7 @@ async def test_readers_hear_each_message_once_and_in_order_through_several(
         assert one.gateway.core.reader_count == 3
 
 
-async def test_requests_that_come_meanwhile_are_served_or_told_to_come_again(
+async def test_requests_that_come_meanwhile_are_served_or_asked_to_come_again(
     box: tuple[RouterPlace, Box],
 ) -> None:
     _, one = box
@@ -143,18 +143,18 @@ async def test_a_message_that_stays_unfinished_is_closed_all_the_same(tmp_path: 
         assert [(push["type"], push["code"]) for push in pushes] == [("disconnect", 1008)]
 
 
-async def test_one_that_fails_is_said_so_and_changes_nothing(
+async def test_one_that_fails_is_reported_and_changes_nothing(
     box: tuple[RouterPlace, Box], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, one = box
     plane = plane_of(one.gateway.core)
     async with one.reader(TOPIC) as reader:
-        for program, why in (("/bin/false", "said nothing"), ("/bin/echo", "--take-over")):
+        for program, why in (("/bin/false", "printed nothing"), ("/bin/echo", "--take-over")):
             monkeypatch.setattr(plane._child, "_program", Path(program))
             answer = await one.request("POST", "/take-over", port=one.gateway.admin_port)
             assert answer.status == 409
             assert why in answer.json()["error"]
-        await place.say(one, "still here")
+        await place.send_message(one, "still here")
         assert await reader.hear_bodies(1) == ["still here"]
 
 
@@ -169,7 +169,7 @@ async def test_one_that_an_operator_starts_by_hand_is_found(box: tuple[RouterPla
         assert await process.stdout.readline() == b"serving\n"
         await until(lambda: plane.attachment > attachment)
         assert (plane.pid, plane.pid != before) == (process.pid, True)
-        await place.say(one, "found")
+        await place.send_message(one, "found")
         assert await reader.hear_bodies(1) == ["found"]
         # It ends with the drain.
         os.kill(process.pid, signal.SIGTERM)
@@ -182,7 +182,7 @@ async def test_a_control_plane_that_dies_meanwhile_is_followed_by_another(tmp_pa
     async with contextlib.AsyncExitStack() as stack:
         async with place.control_plane(threads=2, deflate_bytes=64) as first:
             reader = await stack.enter_async_context(first.reader(TOPIC))
-            await place.say(first, 0)
+            await place.send_message(first, 0)
             assert await reader.hear_bodies(1) == [0]
             taking = asyncio.create_task(plane_of(first.gateway.core).take_over())
             await asyncio.sleep(0)
@@ -192,7 +192,7 @@ async def test_a_control_plane_that_dies_meanwhile_is_followed_by_another(tmp_pa
             await place.lose(first, 1)
         async with place.control_plane(threads=2, deflate_bytes=64) as second:
             assert await reader.hear_bodies(1) == [1]
-            await place.say(second, 2)
+            await place.send_message(second, 2)
             assert await reader.hear_bodies(1) == [2]
         assert (await reader.hear_close())[0] == 1012
 

@@ -60,9 +60,11 @@ def test_pings_that_it_answered_are_verbs_obeyed(totals: DataPlaneTotals) -> Non
 
 
 def test_delays_are_added_to_the_histogram_of_their_labels(totals: DataPlaneTotals) -> None:
-    labels = {"class": "gold", "origin": "tally", "way": "postoffice.1"}
-    totals.update({"delay.gold,tally,postoffice.1.0": 3, "delay.gold,tally,postoffice.1.15": 1})
-    totals.update({"delay.gold,tally,postoffice.1.0": 5, "delay.gold,tally,postoffice.1.sum_us": 9})
+    labels = {"class": "gold", "origin": "oregon", "way": "postoffice.1"}
+    totals.update({"delay.gold,oregon,postoffice.1.0": 3, "delay.gold,oregon,postoffice.1.15": 1})
+    totals.update(
+        {"delay.gold,oregon,postoffice.1.0": 5, "delay.gold,oregon,postoffice.1.sum_us": 9}
+    )
     assert value("delay_seconds_bucket", **labels, le="0.001") == 5
     assert value("delay_seconds_bucket", **labels, le="30.0") == 5
     assert value("delay_seconds_count", **labels) == 6

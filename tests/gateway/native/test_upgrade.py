@@ -34,20 +34,20 @@ async def test_readers_stay_and_hear_each_message_once(place: RouterPlace) -> No
     async with contextlib.AsyncExitStack() as stack:
         async with place.control_plane() as first:
             reader = await stack.enter_async_context(first.reader("news.breaking"))
-            await place.say(first, 0)
+            await place.send_message(first, 0)
             assert await reader.hear_bodies(1) == [0]
-            await place.say(first, 1)
+            await place.send_message(first, 1)
             assert await reader.hear_bodies(1) == [1]
             die(first)
             # No gateway takes this one from the queue, and the next one is lost on its way.
-            await place.say(first, 2)
+            await place.send_message(first, 2)
             await place.lose(first, 3)
-            await reader.say(action="ping", ref="waiting")
+            await reader.send_verb(action="ping", ref="waiting")
         async with place.control_plane() as second:
             heard = [await reader.hear() for _ in range(3)]
             assert [push["ref"] for push in heard if push["type"] == "pong"] == ["waiting"]
             assert [push["body"] for push in heard if push["type"] == "message"] == [2, 3]
-            await place.say(second, 4)
+            await place.send_message(second, 4)
             assert await reader.hear_bodies(1) == [4]
             await reader.is_up_to_date()
         assert (await reader.hear_close())[0] == 1012
@@ -57,11 +57,11 @@ async def test_a_newer_control_plane_takes_over_from_a_living_one(place: RouterP
     async with contextlib.AsyncExitStack() as stack:
         async with place.control_plane() as first:
             reader = await stack.enter_async_context(first.reader("news.breaking"))
-            await place.say(first, 0)
+            await place.send_message(first, 0)
             assert await reader.hear_bodies(1) == [0]
             second = await stack.enter_async_context(place.control_plane())
             await asyncio.wait_for(first.stop.wait(), 60)
-        await place.say(second, 1)
+        await place.send_message(second, 1)
         assert await reader.hear_bodies(1) == [1]
         await reader.is_up_to_date()
 
@@ -85,5 +85,5 @@ async def test_a_data_plane_that_dies_is_started_again_on_its_port(place: Router
             assert code is None
         await until(lambda: plane.attachment > attachment)
         async with box.reader("news.breaking") as reader:
-            await place.say(box, "again")
+            await place.send_message(box, "again")
             assert await reader.hear_bodies(1) == ["again"]

@@ -54,7 +54,7 @@ async def test_a_read_of_which_nothing_fits_reaches_nothing_that_there_is() -> N
     assert (seqs(found), found.reach_ms) == ([], START_MS + 3)
 
 
-async def test_what_is_no_json_is_left_out_and_told() -> None:
+async def test_what_is_no_json_is_left_out_and_reported() -> None:
     broken = message(2, b'{"cut off')
     found = await read(message(1), broken, message(3))
     assert (seqs(found), found.reach_ms, found.missing) == ([1, 3], START_MS, (broken.id,))

@@ -56,11 +56,11 @@ async def test_a_history_of_all_there_is_is_of_memory_if_that_has_all(box: Begun
 async def test_a_history_that_cant_be_read_is_a_counted_error(box: BegunBox) -> None:
     await box.store.write(messages(*range(1, 10)))
     await box.rewinds.try_to_seed(TOPIC)
-    box.store.error = StoreError("spoilt")
+    box.store.error = StoreError("corrupt")
     before = failures()
-    with pytest.raises(StoreError, match="spoilt"):
+    with pytest.raises(StoreError, match="corrupt"):
         await box.rewinds.history_from_store(TOPIC, 5, None)
-    with pytest.raises(StoreError, match="spoilt"):
+    with pytest.raises(StoreError, match="corrupt"):
         await box.rewinds.history_from_store("news.b", 1, None)
     assert failures() == before + 2
     # Remembered messages can still be had.

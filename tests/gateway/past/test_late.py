@@ -47,7 +47,7 @@ def test_a_message_is_late_when_it_is_older_than_two_minutes(age_ms: int, late: 
 
 
 @pytest.mark.parametrize(("ms", "ahead"), [(60_000, False), (60_001, True)])
-def test_what_is_ahead_of_what_its_region_told_by_more_than_clocks_differ_has_no_age_yet(
+def test_a_time_ahead_of_its_regions_report_by_more_than_clocks_differ_has_no_age_yet(
     ms: int, ahead: bool
 ) -> None:
     assert is_ahead(START_MS + ms, START_MS) is ahead
@@ -113,7 +113,7 @@ def test_a_copy_that_wasnt_seen_or_is_void_was_given_to_nobody() -> None:
     assert given([late], [copy(7, OREGON, 2), copy(7, OREGON, 3)], logs) == set()
 
 
-def test_messages_are_told_apart() -> None:
+def test_messages_are_distinguished() -> None:
     logs = known()
     logs.mark_seen(OREGON, 1)
     late = [copy(number, DUBLIN, number) for number in (7, 8)]

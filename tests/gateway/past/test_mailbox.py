@@ -331,14 +331,14 @@ async def test_one_who_leaves_takes_nothing_from_the_others(box: MailboxBox) -> 
     assert numbers((await second).publications) == [1]
 
 
-async def test_a_spoilt_mailbox_costs_nobody_else_anything(box: MailboxBox) -> None:
+async def test_a_corrupt_mailbox_costs_no_other_user_anything(box: MailboxBox) -> None:
     await box.store.write([letter(n, user=str(n)) for n in range(1, 6)])
 
-    def spoil() -> None:
-        spoilt = "user.3" in box.store.read[-1]
-        box.store.error = StoreError("garbage") if spoilt else None
+    def fail_for_user_3() -> None:
+        corrupt = "user.3" in box.store.read[-1]
+        box.store.error = StoreError("garbage") if corrupt else None
 
-    box.store.before = spoil
+    box.store.before = fail_for_user_3
     asked = [box.open(f"user.{n}") for n in range(1, 6)]
     *others, last = await asyncio.gather(*asked[:2], *asked[3:], asked[2], return_exceptions=True)
     assert isinstance(last, StoreError)

@@ -226,7 +226,7 @@ async def test_a_log_that_the_position_doesnt_list_is_read_from_where_it_began(
 # Shared reads.
 
 
-async def test_readers_whose_positions_differ_in_age_are_all_told_that_nothing_is_missing(
+async def test_readers_whose_positions_differ_in_age_all_learn_that_nothing_is_missing(
     box: ResumingBox,
 ) -> None:
     sent = [oregon(number) for number in range(1, 101)]
@@ -366,7 +366,7 @@ async def test_what_comes_while_the_store_is_read_is_neither_lost_nor_given_twic
     assert len(box.store.reads) == 1
 
 
-async def test_what_was_too_much_to_read_is_told(box: ResumingBox) -> None:
+async def test_what_was_too_much_to_read_is_reported(box: ResumingBox) -> None:
     large = b'"' + b"x" * 50_000 + b'"'
     await box.store.write([oregon(n, body=large) for n in range(41, 91)])
     replay = await box.resumes.missed(TOPIC, token(oregon=40, ago=600))
@@ -378,7 +378,9 @@ async def test_what_was_too_much_to_read_is_told(box: ResumingBox) -> None:
 # Gaps are reported.
 
 
-async def test_a_message_that_the_store_has_spoilt_is_a_gap_that_is_told(box: ResumingBox) -> None:
+async def test_a_corrupt_message_of_the_store_is_a_gap_that_is_reported(
+    box: ResumingBox,
+) -> None:
     sent = [oregon(number) for number in range(81, 91)]
     sent[4] = dataclasses.replace(sent[4], body=b'{"cut off')
     await box.store.write(sent)
@@ -396,7 +398,7 @@ async def test_a_store_that_fails_is_a_gap_and_memory_is_given(
     box.store.error = StoreUnavailable("away")
     replay = await box.resumes.missed(TOPIC, token(oregon=89, ago=10))
     assert (seqs(replay), replay.gap) == ([91], Gap.STORE)
-    # A reader that lacks none of the forgotten messages is settings of no gap.
+    # A reader that lacks none of the forgotten messages gets no gap.
     assert (await box.resumes.missed(TOPIC, token(oregon=90))).gap is None
 
 

@@ -38,7 +38,7 @@ async def test_who_asks_for_nothing_of_the_past_gets_nothing_and_costs_no_read(
     assert box.store.reads == 0
 
 
-async def test_the_first_who_asks_for_a_topics_past_warms_it(box: BegunBox) -> None:
+async def test_the_first_reader_of_a_topics_past_seeds_it(box: BegunBox) -> None:
     await box.store.write(messages(1, 2, 3, 4))
     assert box.from_memory(last(2)) is None
     assert seqs(await box.from_store(last(2))) == [3, 4]
@@ -46,7 +46,7 @@ async def test_the_first_who_asks_for_a_topics_past_warms_it(box: BegunBox) -> N
     assert box.store.reads == 1
 
 
-@pytest.mark.parametrize("count", [2, 30], ids=["memory warms", "more than it keeps"])
+@pytest.mark.parametrize("count", [2, 30], ids=["memory is seeded", "more than it keeps"])
 async def test_of_a_message_whose_oldest_copy_ended_void_another_copy_counts(
     box: BegunBox, count: int
 ) -> None:
@@ -84,7 +84,7 @@ async def test_the_newest_of_a_key_whose_newest_copy_ended_void_counts_by_anothe
     assert [one.envelope.router for one in found.publications] == ["oregon-router-3"]
 
 
-async def test_a_topic_is_warmed_once_however_many_wait(box: BegunBox) -> None:
+async def test_a_topic_is_seeded_once_however_many_wait(box: BegunBox) -> None:
     await box.store.write(messages(1, 2, 3, 4))
     tasks = await box.waiting(last(2), last(2), last(3), seconds(597))
     box.store.released.set()
@@ -93,14 +93,14 @@ async def test_a_topic_is_warmed_once_however_many_wait(box: BegunBox) -> None:
     assert box.store.reads == 1
 
 
-async def test_topics_are_warmed_each_for_itself(box: BegunBox) -> None:
+async def test_topics_are_seeded_each_for_itself(box: BegunBox) -> None:
     await box.store.write([message(1), message(2, topic="news.b")])
     assert seqs(await box.from_store(last(2))) == [1]
     assert box.from_memory(last(2, "news.b")) is None
     assert seqs(await box.from_store(last(2, "news.b"))) == [2]
 
 
-async def test_to_warm_a_topic_is_to_know_its_newest_versions_and_a_second_time_costs_nothing(
+async def test_a_seeded_topic_has_its_newest_versions_and_a_second_time_costs_nothing(
     box: BegunBox,
 ) -> None:
     await box.store.write(messages(1, topic="news.latest", key="k"))
@@ -110,7 +110,7 @@ async def test_to_warm_a_topic_is_to_know_its_newest_versions_and_a_second_time_
     assert box.store.reads == 1
 
 
-async def test_what_arrives_while_a_topic_is_warmed_comes_behind_what_was_there(
+async def test_messages_that_arrive_while_a_topic_is_seeded_come_behind_the_older_ones(
     box: BegunBox,
 ) -> None:
     await box.store.write(messages(1, 2))
@@ -162,7 +162,7 @@ async def test_a_crowd_that_waits_for_what_is_older_is_read_for_once_and_gets_th
     assert seqs(first) == [5, 6, 7, 8, 9]
     assert second is first
     assert third is first
-    # One of the reads warmed the topic.
+    # One of the reads seeded the topic.
     assert box.store.reads == 2
 
 
@@ -171,7 +171,7 @@ async def test_who_asks_for_what_is_older_when_it_was_read_has_it_read_anew(box:
     found = await box.from_store(last(5))
     again = await box.from_store(last(5))
     assert (seqs(again), again is found) == (seqs(found), False)
-    # One read warmed the topic, and one was made for each of the two.
+    # One read seeded the topic, and one was made for each of the two.
     assert box.store.reads == 3
 
 
@@ -320,7 +320,7 @@ async def test_who_asks_for_a_rewind_gets_that_and_nothing_else(box: BegunBox) -
 async def test_without_the_store_the_newest_versions_are_those_that_came(box: BegunBox) -> None:
     await box.store.write([message(1, topic="news.latest", key="k")])
     box.comes(message(100, topic="news.latest", key="l"))
-    box.store.error = StoreError("spoilt")
+    box.store.error = StoreError("corrupt")
     assert seqs(await box.from_store(newest())) == [100]
 
 
@@ -382,9 +382,9 @@ async def test_while_the_store_is_away_who_asks_gets_what_is_remembered(box: Beg
     assert box.from_memory(last(3)) is None
 
 
-async def test_a_topic_that_couldnt_be_read_is_warmed_by_who_asks_next(box: BegunBox) -> None:
+async def test_a_topic_that_couldnt_be_read_is_seeded_by_the_next_reader(box: BegunBox) -> None:
     await box.store.write(messages(1, 2))
-    box.store.error = StoreError("spoilt")
+    box.store.error = StoreError("corrupt")
     assert seqs(await box.from_store(last(3))) == []
     box.store.error = None
     assert seqs(await box.from_store(last(3))) == [1, 2]
@@ -402,14 +402,14 @@ async def test_a_store_that_is_away_is_everybodys_failure_and_all_are_answered(
 ) -> None:
     box.comes(message(100))
     tasks = await box.waiting(last(2), last(2), seconds(550))
-    box.store.error = StoreError("spoilt")
+    box.store.error = StoreError("corrupt")
     box.store.released.set()
     assert [seqs(one) for one in await asyncio.gather(*tasks)] == [[100], [100], [100]]
     assert box.store.reads == 1
 
 
-async def test_that_a_topic_cant_be_warmed_is_counted_and_no_error(box: BegunBox) -> None:
-    box.store.error = StoreError("spoilt")
+async def test_a_topic_that_cant_be_seeded_is_counted_and_no_error(box: BegunBox) -> None:
+    box.store.error = StoreError("corrupt")
     before = failures()
     await box.rewinds.try_to_seed(TOPIC)
     assert (failures(), box.hub.memory(TOPIC).seeded) == (before + 1, False)
@@ -459,7 +459,7 @@ async def test_who_asks_when_a_read_has_just_ended_has_the_store_read_again(box:
     assert seqs(await late[0]) == list(range(11, 21))
 
 
-async def test_a_topic_that_has_just_been_warmed_is_not_forgotten_for_want_of_room() -> None:
+async def test_a_topic_that_has_just_been_seeded_is_not_forgotten_for_want_of_room() -> None:
     box = BegunBox(HubLimits(memory_bytes=1))
     await box.store.write(messages(1, 2, 3))
     await box.rewinds.try_to_seed(TOPIC)

@@ -22,5 +22,5 @@ LISTED = ("https://a.example", "https://b.example:8443")
 def test_who_may_not_connect_may_not_frame(
     origins: tuple[str, ...], cookie: str | None, framed: bool, policy: str | None
 ) -> None:
-    told = Origins(origins, cookie)
-    assert (told.may_be_framed, told.content_policy) == (framed, policy)
+    rules = Origins(origins, cookie)
+    assert (rules.may_be_framed, rules.content_policy) == (framed, policy)

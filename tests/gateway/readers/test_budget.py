@@ -70,10 +70,10 @@ def test_a_frame_that_many_wait_for_counts_once_and_each_place_too() -> None:
     for outbox in outboxes:
         outbox.push_firm(frame, 0.0)
     assert account.bytes == 1_000 + 3 * ENTRY_BYTES
-    outboxes[0].take(1)
+    outboxes[0].take_frames(1)
     assert account.bytes == 1_000 + 2 * ENTRY_BYTES
     outboxes[1].clear()
-    outboxes[2].take(1)
+    outboxes[2].take_frames(1)
     assert account.bytes == 0
 
 
@@ -140,7 +140,7 @@ async def test_a_stream_that_takes_nothing_is_given_up_and_one_that_takes_someth
         assert budget.waiting_bytes == 0
 
 
-async def test_a_reader_whose_stream_takes_nothing_is_told_if_little_goes_before() -> None:
+async def test_a_reader_whose_stream_takes_nothing_learns_it_if_little_goes_before() -> None:
     clock, readers = BudgetClock(), list[WaitingReader]()
     budget = budget_of(1 << 30, readers, clock)
     async with stream_of(budget) as (short, theirs), stream_of(budget) as (long, _):

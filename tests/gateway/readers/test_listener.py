@@ -81,7 +81,7 @@ async def test_with_all_connections_that_it_may_have_others_wait(
     await server.close_all_connections()
 
 
-async def test_beyond_those_who_are_told_that_an_address_is_full_others_are_closed_without_a_word(
+async def test_beyond_those_who_learn_that_an_address_is_full_others_are_closed_without_a_word(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("gateway.readers.listener._TURNED_AWAY_AT_ONCE", 2)

@@ -47,7 +47,7 @@ def test_frames_leave_in_the_order_they_came() -> None:
     assert outbox.push_firm(b"a", now=0.0)
     assert outbox.push(b"b", publication(1, "drop_oldest"), now=0.0)
     assert outbox.push(b"c", publication(2, "disconnect"), now=0.0)
-    assert outbox.take(100) == [b"a", b"b", b"c"]
+    assert outbox.take_frames(100) == [b"a", b"b", b"c"]
     assert outbox.pending_bytes == 0
 
 
@@ -55,9 +55,9 @@ def test_take_stops_before_its_limit_but_gives_at_least_one() -> None:
     outbox = Outbox(LIMITS, Account())
     for _ in range(3):
         outbox.push_firm(FRAME, now=0.0)
-    assert outbox.take(20) == [FRAME, FRAME]
-    assert outbox.take(1) == [FRAME]
-    assert outbox.take(1) == []
+    assert outbox.take_frames(20) == [FRAME, FRAME]
+    assert outbox.take_frames(1) == [FRAME]
+    assert outbox.take_frames(1) == []
 
 
 def test_the_hard_limit_calls_a_reader_of_firm_messages_too_slow_at_once() -> None:
@@ -70,7 +70,7 @@ def test_a_burst_above_the_soft_limit_is_forgiven() -> None:
     outbox = Outbox(LIMITS, Account())
     for _ in range(3):
         assert outbox.push_firm(FRAME, now=0.0)
-    outbox.take(1000)
+    outbox.take_frames(1000)
     for _ in range(3):
         assert outbox.push_firm(FRAME, now=60.0)
 
@@ -79,9 +79,9 @@ def test_staying_above_the_soft_limit_is_not() -> None:
     outbox = Outbox(LIMITS, Account())
     for _ in range(4):
         assert outbox.push_firm(FRAME, now=0.0)
-    outbox.take(1)
+    outbox.take_frames(1)
     assert outbox.push_firm(FRAME, now=4.0)
-    outbox.take(1)
+    outbox.take_frames(1)
     assert not outbox.push_firm(FRAME, now=5.1)
 
 
@@ -91,7 +91,7 @@ def test_drop_oldest_drops_the_oldest_and_never_closes(
     outbox = Outbox(LIMITS, account)
     for n in range(10):
         assert outbox.push(frame(n), publication(n, "drop_oldest"), now=n * 100.0)
-    assert outbox.take(1000) == [frame(n) for n in range(6, 10)]
+    assert outbox.take_frames(1000) == [frame(n) for n in range(6, 10)]
     assert dropped == {"drop_oldest": 6}
 
 
@@ -101,7 +101,7 @@ def test_conflation_keeps_the_newest_of_each_key_in_the_order_of_arrival(
     outbox = Outbox(LIMITS, account)
     for n, key in enumerate(["a", "b", "a", None, "b"]):
         assert outbox.push(frame(n), publication(n, "conflate", key=key), now=0.0)
-    assert outbox.take(1000) == [frame(2), frame(3), frame(4)]
+    assert outbox.take_frames(1000) == [frame(2), frame(3), frame(4)]
     assert dropped == {"conflate": 2}
 
 
@@ -109,15 +109,15 @@ def test_an_older_version_doesnt_take_the_place_of_a_newer() -> None:
     outbox = Outbox(LIMITS, Account())
     outbox.push(b"v2", publication(1, "conflate", key="a", version=2), now=0.0)
     outbox.push(b"v1", publication(2, "conflate", key="a", version=1), now=0.0)
-    assert outbox.take(1000) == [b"v2"]
+    assert outbox.take_frames(1000) == [b"v2"]
 
 
 def test_what_was_sent_is_not_conflated_with_what_comes() -> None:
     outbox = Outbox(LIMITS, Account())
     outbox.push(b"v1", publication(1, "conflate", key="a"), now=0.0)
-    assert outbox.take(1000) == [b"v1"]
+    assert outbox.take_frames(1000) == [b"v1"]
     outbox.push(b"v2", publication(2, "conflate", key="a"), now=0.0)
-    assert outbox.take(1000) == [b"v2"]
+    assert outbox.take_frames(1000) == [b"v2"]
 
 
 def test_replies_push_droppable_messages_out_and_are_never_dropped() -> None:
@@ -125,7 +125,7 @@ def test_replies_push_droppable_messages_out_and_are_never_dropped() -> None:
     for n in range(4):
         outbox.push(frame(n), publication(n, "drop_oldest"), now=0.0)
     assert outbox.push_firm(b"reply", now=0.0)
-    assert outbox.take(1000) == [frame(1), frame(2), frame(3), b"reply"]
+    assert outbox.take_frames(1000) == [frame(1), frame(2), frame(3), b"reply"]
 
 
 def test_a_droppable_message_is_dropped_when_only_firm_ones_wait(
@@ -135,7 +135,7 @@ def test_a_droppable_message_is_dropped_when_only_firm_ones_wait(
     for _ in range(4):
         outbox.push_firm(FRAME, now=0.0)
     assert outbox.push(b"y" * 10, publication(1, "drop_oldest"), now=0.0)
-    assert outbox.take(1000) == [FRAME] * 4
+    assert outbox.take_frames(1000) == [FRAME] * 4
     assert dropped == {"drop_oldest": 1}
 
 
@@ -144,7 +144,7 @@ def test_clear_forgets_everything() -> None:
     outbox.push(FRAME, publication(1, "conflate", key="a"), now=0.0)
     outbox.push_firm(FRAME, now=0.0)
     assert outbox.clear() == 2
-    assert (len(outbox), outbox.pending_bytes, outbox.take(100)) == (0, 0, [])
+    assert (len(outbox), outbox.pending_bytes, outbox.take_frames(100)) == (0, 0, [])
 
 
 def test_limits_must_make_sense() -> None:
@@ -171,7 +171,7 @@ def test_whatever_happens_it_is_bounded_and_each_topic_keeps_its_order(steps: li
     sent: list[int] = []
     for n, (step, policy, key) in enumerate(steps):
         if step == "take":
-            sent += [int(taken) for taken in outbox.take(25)]
+            sent += [int(taken) for taken in outbox.take_frames(25)]
             continue
         name = policy or "firm"
         pushed.setdefault(name, []).append(n)
@@ -182,7 +182,7 @@ def test_whatever_happens_it_is_bounded_and_each_topic_keeps_its_order(steps: li
         if not fits:
             return
         assert outbox.pending_bytes <= LIMITS.hard_bytes
-    sent += [int(taken) for taken in outbox.take(10**9)]
+    sent += [int(taken) for taken in outbox.take_frames(10**9)]
     assert len(sent) == len(set(sent))
     for name, numbers in pushed.items():
         arrived = [n for n in sent if n in numbers]

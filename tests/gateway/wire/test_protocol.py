@@ -70,7 +70,7 @@ def test_an_error_push_tells_topic_and_ref_when_there_are_any() -> None:
     }
 
 
-def test_who_says_too_much_is_told_when_to_go_on_and_how_much_there_may_be() -> None:
+def test_a_reader_over_the_rate_learns_when_to_go_on_and_the_rate() -> None:
     assert json.loads(error_push(too_many(LIMITS))) == {
         "type": "error",
         "code": 111,
@@ -81,5 +81,5 @@ def test_who_says_too_much_is_told_when_to_go_on_and_how_much_there_may_be() -> 
     }
 
 
-def test_a_rate_that_is_no_whole_number_is_told_as_it_is() -> None:
+def test_a_rate_that_is_no_whole_number_is_reported_as_it_is() -> None:
     assert ReaderLimits(verbs_per_second=0.5).public["verbs_per_second"] == 0.5

@@ -11,20 +11,20 @@ def _wrongly(*answers: ResumeAnswer, arrived: float | None, given: float = 6.0) 
     return promised_wrongly(answers, receipted=RECEIPTED, given=times, arrived=arrived)
 
 
-def test_who_was_told_that_nothing_is_missing_and_never_had_the_message_was_told_wrongly() -> None:
+def test_who_learned_that_nothing_is_missing_and_never_had_the_message_was_told_wrongly() -> None:
     assert _wrongly(TRUE, arrived=None)
 
 
-def test_who_had_it_before_or_gets_it_after_the_answer_was_told_the_truth() -> None:
+def test_who_had_it_before_or_gets_it_after_the_answer_got_a_true_answer() -> None:
     assert not _wrongly(TRUE, arrived=6.0)
     assert not _wrongly(TRUE, arrived=11.0)
 
 
-def test_nothing_was_said_of_what_had_no_receipt_when_the_reader_asked() -> None:
+def test_no_answer_covers_messages_without_a_receipt_when_the_reader_asked() -> None:
     assert not promised_wrongly([TRUE], receipted=10.0, given={}, arrived=None)
 
 
-def test_who_was_told_that_something_may_be_missing_was_told_the_truth() -> None:
+def test_who_learned_that_something_may_be_missing_got_a_true_answer() -> None:
     assert not _wrongly(ResumeAnswer(asked=10.0, at=10.1, recovered=False), arrived=None)
 
 

@@ -73,7 +73,7 @@ def test_a_rejected_message_is_owed_to_nobody() -> None:
     assert (account.owed, account.rejected, account.receipted) == (0, 1, 0)
 
 
-def test_missing_bronze_is_told_and_breaks_nothing() -> None:
+def test_missing_bronze_is_reported_and_breaks_nothing() -> None:
     record = _record()
     _send(record, 0, klass="bronze")
     account = record.account()
@@ -131,7 +131,7 @@ def test_what_a_user_has_dismissed_is_owed_to_those_of_its_devices_who_had_it() 
     assert (record.account().owed, record.account().paid) == (2, 2)
 
 
-def test_it_isnt_over_before_a_device_was_told_of_what_it_dismissed() -> None:
+def test_it_isnt_over_before_a_device_heard_of_what_it_dismissed() -> None:
     record = _record()
     _send(record, 0)
     for reader in (ANN, BOB):

@@ -51,7 +51,7 @@ def test_the_oldest_that_is_kept_goes_when_there_are_too_many() -> None:
     assert [clearing.had(n, _id(n), 0.0) for n in (0, 3, 6, 9)] == [None, None, 0, 3]
 
 
-def test_a_dismissal_is_said_at_once_and_again_until_it_is_heard() -> None:
+def test_a_dismissal_is_sent_at_once_and_again_until_it_is_heard() -> None:
     clearing = Clearing()
     clearing.had(1, _id(1), 10.0)
     clearing.had(2, _id(2), 10.0)
@@ -78,7 +78,7 @@ def test_what_isnt_in_the_mailbox_any_more_was_dismissed() -> None:
 
 
 @given(st.lists(st.integers(0, 50), unique=True), st.sets(st.integers(0, 50)))
-def test_every_dismissal_is_either_heard_or_said_again(
+def test_every_dismissal_is_either_heard_or_sent_again(
     came: list[int], announced: set[int]
 ) -> None:
     clearing = Clearing(most_kept=3)

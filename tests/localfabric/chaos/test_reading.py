@@ -1,6 +1,6 @@
 from collections import Counter
 
-from localfabric.chaos.delivery_record import DeliveryRecord, Gap, RecordedMessage
+from localfabric.chaos.delivery_record import DeliveryRecord, RecordedMessage, ReportedGap
 from localfabric.chaos.reading import make_plans, read_line
 
 TOPICS = [f"news.chaos-{n}" for n in range(8)]
@@ -35,7 +35,7 @@ def test_who_is_absent_leaves_early_and_asks_for_the_whole_run_where_it_cant_go_
     assert all(plan.reader().goes_away for plan in absent)
 
 
-def test_who_was_told_that_nothing_is_missing_and_then_misses_something_was_told_wrongly() -> None:
+def test_who_learned_that_nothing_is_missing_and_then_misses_something_was_told_wrongly() -> None:
     record = DeliveryRecord(plan.reader() for plan in PLANS)
     name, topic = PLANS[0].name, PLANS[0].topics[0]
     record.sent(
@@ -77,11 +77,11 @@ def test_what_the_history_had_is_had_but_no_gateway_has_given_it() -> None:
     assert first not in {name for _, names in record.missing() for name in names}
 
 
-def test_a_gap_is_entered_with_its_reason_and_when_it_was_told() -> None:
+def test_a_gap_is_entered_with_its_reason_and_when_it_was_reported() -> None:
     record = DeliveryRecord(plan.reader() for plan in PLANS)
     name = PLANS[0].name
     read_line(f"1000.5000\tgap\t{name}\t3\tnews.chaos-1\tstore\n", record, 990.0)
-    assert record.reported_gaps == [Gap(name, 3, "news.chaos-1", 10.5, "store")]
+    assert record.reported_gaps == [ReportedGap(name, 3, "news.chaos-1", 10.5, "store")]
     assert record.account().gaps == 1
 
 

@@ -6,10 +6,10 @@ import pytest
 from localfabric.chaos.delivery_record import (
     Arrival,
     DeliveryRecord,
-    Gap,
     ReaderProfile,
     RecordedConnection,
     RecordedMessage,
+    ReportedGap,
 )
 from localfabric.chaos.report import broken, write_report
 from localfabric.chaos.run import ChaosOptions, ChaosOutcome, InjectedFault
@@ -35,7 +35,7 @@ def outcome() -> ChaosOutcome:
     record.connected("ann", RecordedConnection(2, 5.5, "ws://two/"))
     for reader, n in (("ann", 0), ("bob", 0), ("bob", 1)):
         record.arrived(Arrival(reader, 1, n, 5.2, "new"))
-    record.gap(Gap("ann", 2, "news.world", 6.0, "store"))
+    record.gap(ReportedGap("ann", 2, "news.world", 6.0, "store"))
     fault = Fault(at=4.0, lasts=2.0, verb="kill", kind="gateway", name="oregon-retail-1-gateway")
     return ChaosOutcome(
         run="abc",
@@ -50,7 +50,7 @@ def outcome() -> ChaosOutcome:
     )
 
 
-def test_a_broken_promise_is_told_with_its_message_and_the_trace(outcome: ChaosOutcome) -> None:
+def test_a_broken_promise_is_reported_with_its_message_and_the_trace(outcome: ChaosOutcome) -> None:
     (text,) = broken(outcome, outcome.record.account())
     first, *rest = text.splitlines()
     assert "lost: gold message abc-1 on news.world" in first
@@ -59,7 +59,7 @@ def test_a_broken_promise_is_told_with_its_message_and_the_trace(outcome: ChaosO
     assert [line.strip() for line in rest] == TRACE.splitlines()
 
 
-def test_the_report_has_the_traces_and_why_readers_were_told_of_gaps(
+def test_the_report_has_the_traces_and_the_reasons_of_readers_gaps(
     outcome: ChaosOutcome, tmp_path: Path
 ) -> None:
     account = write_report(outcome, tmp_path)
@@ -75,7 +75,7 @@ def test_the_report_has_the_traces_and_why_readers_were_told_of_gaps(
     assert wrong["readers"][0]["told_of_gaps"] == [gap]
 
 
-def test_who_was_told_wrongly_is_told_of_and_breaks_the_promise(
+def test_who_was_told_wrongly_is_in_the_report_and_breaks_the_promise(
     outcome: ChaosOutcome, tmp_path: Path
 ) -> None:
     # The gateway that ann asked had given the message to bob.
@@ -91,7 +91,7 @@ def test_who_was_told_wrongly_is_told_of_and_breaks_the_promise(
     assert "told wrongly: gold message abc-1" in page
     # A message that is told wrongly and not lost breaks the promise, too.
     outcome.record.disconnected("ann", 40.0)
-    outcome.record.gap(Gap("ann", 3, "news.world", 50.0, "store"))
+    outcome.record.gap(ReportedGap("ann", 3, "news.world", 50.0, "store"))
     outcome.record.arrived(Arrival("ann", 3, 1, 51.0, "new"))
     assert [w.what for w in outcome.record.account().wrong] == ["told wrongly"]
     assert not outcome.record.account().kept

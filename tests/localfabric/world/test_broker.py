@@ -45,14 +45,14 @@ def test_all_its_listeners_are_on_loopback() -> None:
     assert "management.tcp.ip = 127.0.0.1" in lines
 
 
-def test_how_large_frames_and_messages_may_be_is_said_aloud_and_less_at_an_entrance() -> None:
+def test_the_bounds_of_frames_and_messages_are_explicit_and_lower_at_an_entrance() -> None:
     inside = configuration(broker(), "3.10.8").splitlines()
     assert {"frame_max = 131072", "max_message_size = 1048576"} <= set(inside)
     outside = configuration(entrance(broker()), "4.0.5").splitlines()
     assert {"frame_max = 20480", "max_message_size = 131072"} <= set(outside)
 
 
-def test_an_entrance_alone_is_told_to_stamp_messages_where_it_knows_how() -> None:
+def test_an_entrance_alone_is_asked_to_stamp_messages_where_it_knows_how() -> None:
     stamp = "message_interceptors.incoming.set_header_timestamp.overwrite = false"
     assert stamp in configuration(entrance(broker()), "3.13.7")
     assert stamp in configuration(entrance(broker()), "4.0.5")
@@ -129,7 +129,7 @@ def test_a_node_that_cannot_start_says_why(rabbitmq_home: RabbitmqHome, tmp_path
         node.kill()
 
 
-def test_a_machine_without_localhost_is_told_of_it(
+def test_a_machine_without_localhost_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(_name: str) -> str:

@@ -133,7 +133,7 @@ def test_a_named_home_comes_first(tmp_path):
     assert find_cassandra(tmp_path, environ).lib == tmp_path / "mine" / "lib"
 
 
-def test_what_is_missing_is_said_with_the_mend(tmp_path):
+def test_what_is_missing_is_reported_with_the_mend(tmp_path):
     java = make_java(tmp_path / "jdk")
     with pytest.raises(SetupError, match="scripts/setup cassandra"):
         find_cassandra(tmp_path, java)

@@ -82,7 +82,7 @@ def test_each_thing_is_judged_and_what_is_not_well_says_what_to_do(
         (9, False, False, False, "error", "9 processes of a dead world in w"),
     ],
 )
-def test_what_an_earlier_world_has_left_is_told_from_one_that_runs(
+def test_what_an_earlier_world_has_left_is_distinguished_from_one_that_runs(
     processes: int, ready: bool, alive: bool, noted: bool, level: Level, says: str
 ) -> None:
     finding = examining.left("w", processes=processes, ready=ready, alive=alive, noted=noted)
@@ -114,7 +114,7 @@ def examined(*words: str, **environ: str) -> Result:
 
 
 @pytest.mark.sockets
-def test_a_machine_without_rabbitmq_is_told_so_and_the_rest_is_looked_at(tmp_path: Path) -> None:
+def test_a_machine_without_rabbitmq_is_reported_and_the_rest_is_looked_at(tmp_path: Path) -> None:
     missing = str(tmp_path / "none")
     result = examined("--state", str(tmp_path), NEWSFABRIC_RABBITMQ_HOME=missing)
     assert result.exit_code == 1

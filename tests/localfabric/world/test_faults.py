@@ -90,7 +90,7 @@ def test_a_dead_part_cant_be_stopped_and_then_nothing_is(world: Pretended) -> No
     assert not world.process.stopped
 
 
-def test_commands_are_told_which_parts_are_unwell_while_others_work(world: Pretended) -> None:
+def test_commands_learn_which_parts_are_unwell_while_others_work(world: Pretended) -> None:
     layout = lay_out(OPTIONS, world.state)
     unwell = world_of(layout).unwell()
     assert "oregon-router-1" not in unwell

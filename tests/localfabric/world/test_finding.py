@@ -34,16 +34,16 @@ def test_a_world_that_is_ready_is_there_at_once(state: Path) -> None:
     assert seen == []
 
 
-def test_a_world_that_is_being_started_is_waited_for_and_said_so_once(state: Path) -> None:
+def test_a_world_that_is_being_started_is_waited_for_and_reported_once(state: Path) -> None:
     make_folder(state, notes(ready=False, keeper=SELF))
     seen: list[str] = []
 
-    def say(text: str) -> None:
+    def print_line(text: str) -> None:
         seen.append(text)
         # `up` writes this once its canaries have arrived.
         threading.Timer(0.3, write_notes, (state, notes(ready=True, keeper=None))).start()
 
-    assert ready_layout(state, say).paths.state == state
+    assert ready_layout(state, print_line).paths.state == state
     assert seen == [f"waiting for the world in {state} to be ready"]
 
 
@@ -53,7 +53,7 @@ def test_a_world_whose_start_was_killed_is_not_waited_for(state: Path) -> None:
         ready_layout(state, lambda _text: None)
 
 
-def test_commands_are_told_where_routers_gateways_and_stores_are() -> None:
+def test_commands_are_given_the_addresses_of_routers_gateways_and_stores() -> None:
     world = world_of(OREGON)
     assert [region.name for region in world.fabric.regions] == ["oregon"]
     assert (world.topics, world.stores) == (

@@ -193,7 +193,7 @@ def test_a_core_that_does_not_answer_lets_nothing_be_started(tmp_path: Path) -> 
 
 
 @pytest.mark.sockets
-def test_of_boxes_that_boot_there_are_no_more_at_a_time_than_was_said(
+def test_no_more_boxes_boot_at_a_time_than_the_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = a_world(tmp_path / "world", oregon_retail_2=SELF)
@@ -202,7 +202,7 @@ def test_of_boxes_that_boot_there_are_no_more_at_a_time_than_was_said(
     assert want(state, "oregon", 5) == ()
 
 
-def test_more_than_there_is_room_for_is_said(tmp_path: Path) -> None:
+def test_more_than_there_is_room_for_is_reported(tmp_path: Path) -> None:
     state = a_world(tmp_path / "world")
     with pytest.raises(WorldError, match="room for 9 boxes, 12 are wanted"):
         want(state, "oregon", 12, at_once=0)

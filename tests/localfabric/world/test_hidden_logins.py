@@ -29,7 +29,7 @@ def logged(home: RabbitmqHome, folder: Path, *expressions: str) -> str:
     """Return the log of an Erlang without RabbitMQ that evaluates our file and ``expressions``."""
     file = folder / FILE
     file.write_text(EXPRESSIONS)
-    log = folder / "said.log"
+    log = folder / "broker.log"
     lines = "formatter => {logger_formatter, #{single_line => false}}"
     to = f'logger:add_handler(to, logger_std_h, #{{config => #{{file => "{log}"}}, {lines}}})'
     done = ", ".join([to, *expressions, "logger_std_h:filesync(to)", "halt(0)"])

@@ -25,7 +25,7 @@ def paths(tmp_path: Path) -> Paths:
     return found
 
 
-def test_its_tokens_are_taken_by_gateways_that_are_told_its_keys(paths: Paths) -> None:
+def test_its_tokens_are_taken_by_gateways_that_are_given_its_keys(paths: Paths) -> None:
     keys = parse_keys(paths.token_keys.read_bytes(), secrets=False)
     login = verify(issue(paths, "42", ["desk.#"], 60.0), keys, RULES, time.time())
     assert (login.user, login.topics) == ("42", ("desk.#",))

@@ -155,7 +155,7 @@ def test_what_publishers_can_send_leaves_room_for_what_shovels_add() -> None:
     assert {node.message_max for node in behind} == {1024 * 1024}
 
 
-def test_an_agent_is_told_every_core_node() -> None:
+def test_an_agent_is_given_every_core_node() -> None:
     layout = lay_out(WorldOptions(core_nodes=2), STATE)
     (agent,) = [
         p for p in region_programs(layout, layout.regions[0]) if p.name == "oregon-retail-1-agent"

@@ -132,7 +132,7 @@ def test_other_stores_are_wired_straight(layout: WorldLayout) -> None:
     assert {node.wire_host for node in layout.store_nodes()} == {"127.0.0.1"}
 
 
-def test_toxiproxy_is_told_of_every_proxy() -> None:
+def test_toxiproxy_is_sent_every_proxy() -> None:
     layout = _stored("oregon", "dublin")
     document = json.loads(configuration(layout.proxies))
     assert {entry["listen"] for entry in document} == {f"{p.host}:{p.port}" for p in layout.proxies}

@@ -16,7 +16,7 @@ def linked(installed: Path, folder: Path, *names: str) -> set[str]:
     return {link.name for link in folder.iterdir()}
 
 
-def test_a_node_finds_the_server_what_it_is_told_to_load_and_what_that_needs(
+def test_a_node_finds_the_server_the_plugins_to_load_and_what_those_need(
     tmp_path: Path,
 ) -> None:
     installed = tmp_path / "installed"

@@ -181,7 +181,7 @@ def test_an_old_rabbitmq_is_refused_with_the_oldest_that_will_do(
         ),
     ],
 )
-def test_what_is_missing_is_said_in_one_line(
+def test_what_is_missing_is_reported_in_one_line(
     find: Find, system: Path, lay_out: Callable[[Path], object], complaint: str
 ) -> None:
     lay_out(system)

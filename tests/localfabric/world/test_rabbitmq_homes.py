@@ -46,7 +46,7 @@ def test_the_environments_counts_when_a_world_begins_and_never_again(
     begun = with_environments(WorldOptions(), environ)
     assert versions(begun, system) == {"oregon": "4.0.5", "dublin": "4.0.5"}
     assert versions(WorldOptions(), system, **environ) == {"oregon": "3.10.8", "dublin": "3.10.8"}
-    named = WorldOptions(rabbitmq="/said/aloud")
+    named = WorldOptions(rabbitmq="/named/home")
     assert with_environments(named, environ) == named
 
 

@@ -131,7 +131,7 @@ def test_of_two_ups_at_once_the_second_is_refused(state: Path) -> None:
     assert not state.exists(), "nothing came of it, so nothing stays"
 
 
-def test_no_world_and_a_dead_world_are_told_apart(state: Path) -> None:
+def test_no_world_and_a_dead_world_are_distinguished(state: Path) -> None:
     with pytest.raises(WorldError, match=r"no world in .*: start one with `newsfabric up`"):
         read_running(state)
     make_folder(state, notes(keeper=DEAD))

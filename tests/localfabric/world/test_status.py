@@ -24,7 +24,7 @@ LOAD = {
 }
 
 
-def document(**fields: object) -> dict[str, object]:
+def process_document(**fields: object) -> dict[str, object]:
     notes = Notes(options=LAYOUT.options, processes=dict.fromkeys(planned(LAYOUT), SELF))
     seen = Observations(
         **{"shovels": {}, "loads": {}, "routed": {}, "engines": {}, "canaries": {}, **fields}  # type: ignore[arg-type]
@@ -35,7 +35,7 @@ def document(**fields: object) -> dict[str, object]:
 
 
 def test_the_keys_that_others_rely_on_are_there() -> None:
-    region = document(loads={"oregon-retail-1": LOAD})
+    region = process_document(loads={"oregon-retail-1": LOAD})
     assert {"name", "frontdesk_url", "endpoints_url"} <= set(region)
     assert region["board_url"] == f"{region['frontdesk_url']}/board"
     brokers, services, gateways = region["brokers"], region["services"], region["gateways"]
@@ -78,7 +78,7 @@ def test_a_broker_is_shown_with_the_rabbitmq_that_was_started_dead_or_alive() ->
 
 
 def test_a_gateway_is_shown_with_its_own_word_about_itself() -> None:
-    gateways = document(loads={"oregon-retail-1": LOAD})["gateways"]
+    gateways = process_document(loads={"oregon-retail-1": LOAD})["gateways"]
     assert isinstance(gateways, list)
     assert gateways[0]["connections"] == 7
     assert gateways[0]["websocket_url"] == "wss://box.example/websocket"
@@ -86,7 +86,7 @@ def test_a_gateway_is_shown_with_its_own_word_about_itself() -> None:
 
 
 def test_a_gateway_that_does_not_answer_has_its_planned_urls_and_no_count() -> None:
-    gateways = document(loads={"oregon-retail-1": None})["gateways"]
+    gateways = process_document(loads={"oregon-retail-1": None})["gateways"]
     assert isinstance(gateways, list)
     assert gateways[0]["connections"] is None
     assert gateways[0]["websocket_url"] == "ws://127.0.0.1:22543/websocket"
@@ -94,7 +94,7 @@ def test_a_gateway_that_does_not_answer_has_its_planned_urls_and_no_count() -> N
 
 
 def gateway(**engine: object) -> dict[str, object]:
-    gateways = document(engines={"oregon-retail-1": engine})["gateways"]
+    gateways = process_document(engines={"oregon-retail-1": engine})["gateways"]
     assert isinstance(gateways, list)
     (found,) = gateways
     assert isinstance(found, dict)
@@ -124,7 +124,7 @@ def test_a_control_plane_that_took_the_place_of_a_dead_one_is_shown() -> None:
 
 
 def test_shovels_are_listed_by_the_place_they_run_at() -> None:
-    shovels = document(
+    shovels = process_document(
         shovels={
             "oregon/core": {"publish.oregon.1": ShovelState("publish.oregon.1", "running")},
             "oregon-retail-1": None,
@@ -141,7 +141,7 @@ def test_shovels_are_listed_by_the_place_they_run_at() -> None:
 
 def test_a_shovel_is_shown_with_the_age_of_its_canary() -> None:
     fields = {"name": "publish.oregon.1", "canary_age_ms": 412, "restarts": 1}
-    shovels = document(
+    shovels = process_document(
         shovels={"oregon/core": {"publish.oregon.1": ShovelState("publish.oregon.1", "running")}},
         canaries={"oregon/core": {"publish.oregon.1": fields}},
     )["shovels"]

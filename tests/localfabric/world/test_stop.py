@@ -47,7 +47,7 @@ def begin(state: Path, name: str | None, command: Sequence[str] = SLEEPS) -> Non
 
 
 def stop(state: Path, *, keep_logs: bool = False) -> bool:
-    return stop_world(state, keep_logs=keep_logs, say=lambda _text: None)
+    return stop_world(state, keep_logs=keep_logs, print_line=lambda _text: None)
 
 
 def test_where_nothing_runs_there_is_nothing_to_stop(state: Path) -> None:

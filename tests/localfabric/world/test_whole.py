@@ -75,6 +75,6 @@ def test_what_breaks_meanwhile_begins_the_wait_anew(monkeypatch: pytest.MonkeyPa
     assert looks.looked >= 4
 
 
-def test_who_waits_too_long_is_told_what_is_wrong() -> None:
+def test_who_waits_too_long_learns_what_is_wrong() -> None:
     with pytest.raises(WorldError, match=r"^not whole after 0.01 s: a; b$"):
         asyncio.run(await_whole(Looks(["a", "b"]), lambda _: None, seconds=0.01))

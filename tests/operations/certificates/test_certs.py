@@ -424,7 +424,7 @@ def test_a_folder_begins_anew_with_the_authority_that_is_named_alone(folder, tmp
         ([], "give FILE or --hosts, one of the two"),
     ],
 )
-def test_what_recover_is_told_wrongly_is_a_wrong_use(value, expected):
+def test_a_wrong_option_of_recover_is_a_wrong_use(value, expected):
     refused = CliRunner().invoke(cli, ["certs", "recover", *value])
     assert refused.exit_code == 2
     assert expected in refused.output

@@ -35,11 +35,11 @@ class LogsStage:
         self.topics.write_text(TOPICS)
         self.url = f"sqlite:{folder / 'news.db'}"
 
-    def ask(self, ask: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+    def use_store(self, use: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         async def run() -> T:
             store = open_store(self.url, load_topics(self.topics))
             try:
-                return await ask(store)
+                return await use(store)
             finally:
                 await store.close()
 
@@ -50,7 +50,7 @@ class LogsStage:
         return CliRunner().invoke(cli, ["logs", words[0], *at, *words[1:]], input=answer)
 
     def states(self) -> dict[int, NumberState]:
-        found = self.ask(lambda store: store.numbers(OREGON, first=1, last=99, limit=99))
+        found = self.use_store(lambda store: store.numbers(OREGON, first=1, last=99, limit=99))
         return {number.seq: number.state for number in found}
 
 
@@ -66,7 +66,7 @@ def place(tmp_path: Path) -> LogsStage:
         await store.list_log(DUBLIN)
         await store.write([envelope(1), envelope(3)])
 
-    place.ask(fill)
+    place.use_store(fill)
     return place
 
 
@@ -143,7 +143,7 @@ def test_nothing_to_do_is_no_question(place: LogsStage):
         (("dublin", "dublin-router-1", str(START_MS + 1_500), "1"), "open, and settled up to 0"),
     ],
 )
-def test_a_log_or_number_that_isnt_there_is_said(
+def test_a_log_or_number_that_isnt_there_is_reported(
     place: LogsStage, words: tuple[str, ...], why: str
 ):
     done = place.run("void", *words, "--yes")
@@ -164,7 +164,7 @@ def test_without_topics_a_store_cant_be_opened(place: LogsStage):
 
 
 @pytest.mark.sockets
-def test_a_gateway_that_cannot_be_asked_is_said_and_is_an_error() -> None:
+def test_a_gateway_that_cannot_be_asked_is_reported_and_is_an_error() -> None:
     words = ["logs", "missing", "--gateway", "http://127.0.0.1:1"]
     output = CliRunner().invoke(cli, words)
     assert output.exit_code == 1

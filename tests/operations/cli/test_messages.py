@@ -94,7 +94,7 @@ def test_any_body_and_any_time_can_be_shown(value: object) -> None:
     assert line.startswith("--:--:--  t  ")
 
 
-def test_a_rejected_message_is_told_in_the_fabrics_words() -> None:
+def test_a_rejected_message_is_reported_in_the_fabrics_words() -> None:
     entry = {
         "payload": "/3s=",
         "payload_encoding": "base64",

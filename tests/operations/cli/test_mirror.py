@@ -57,13 +57,13 @@ def test_the_original_s_topics_must_be_known(fabrics: tuple[Path, Path]) -> None
     )
 
 
-def test_a_folder_that_is_no_world_is_said(fabrics: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_folder_that_is_no_world_is_reported(fabrics: tuple[Path, Path], tmp_path: Path) -> None:
     result = run("--from", tmp_path, "--to", fabrics[1])
     assert result.exit_code == 1
     assert result.stderr.startswith("error: no world in ")
 
 
-def test_a_report_that_can_t_be_written_is_said_before_it_begins(
+def test_a_report_that_can_t_be_written_is_reported_before_it_begins(
     fabrics: tuple[Path, Path], tmp_path: Path
 ) -> None:
     topics = tmp_path / "topics.toml"
@@ -81,7 +81,7 @@ def test_a_share_is_from_0_to_1(fabrics: tuple[Path, Path], share: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["--share", "--seconds", "--every", "--patience", "--ramp"])
-def test_what_is_no_number_is_said(fabrics: tuple[Path, Path], option: str) -> None:
+def test_what_is_no_number_is_reported(fabrics: tuple[Path, Path], option: str) -> None:
     result = run("--from", fabrics[0], "--to", fabrics[1], option, "nan")
     assert result.exit_code == 1
     assert result.stderr.startswith(f"error: {option[2:]}: not a number from 0 to ")

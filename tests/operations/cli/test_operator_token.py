@@ -29,7 +29,7 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(cli, ["operator-token", *words])
 
 
-def test_a_frontdesk_that_is_told_the_public_key_lets_the_operator_in(key: Path) -> None:
+def test_a_frontdesk_that_is_given_the_public_key_lets_the_operator_in(key: Path) -> None:
     keys = parse_keys(public_of(key).read_bytes(), secrets=False)
     done = run("ada", "--key", str(key), "--ttl", "1h")
     login = verify(done.stdout.strip(), keys, RULES, time.time())
@@ -70,6 +70,6 @@ def test_what_no_frontdesk_would_take_is_refused(key: Path, words: list[str], wh
     assert why in done.stderr
 
 
-def test_what_is_no_key_is_said(key: Path, tmp_path: Path) -> None:
+def test_what_is_no_key_is_reported(key: Path, tmp_path: Path) -> None:
     assert "can't read the key" in run("ada", "--key", str(tmp_path / "none")).stderr
     assert "has no private key" in run("ada", "--key", str(public_of(key))).stderr

@@ -83,7 +83,7 @@ def test_at_speed_zero_everything_is_due_at_once() -> None:
     assert [due for due, _ in schedule(lines, 0)] == [0.0, 0.0]
 
 
-def test_a_replay_has_message_ids_of_its_own_unless_told_to_keep_them() -> None:
+def test_a_replay_has_message_ids_of_its_own_unless_asked_to_keep_them() -> None:
     recorded = RecordedLine(at=1.0, topic="t", body=b"1", message_id="m")
     fresh = message_of(recorded, number=1, suffix="r1", now_ms=1)
     kept = message_of(recorded, number=1, suffix="", now_ms=1)

@@ -86,7 +86,7 @@ async def revoked(seconds: float = 5.0) -> dict[str, str | None]:
     return await revoke.revoke_in_all(FABRIC, "42", Credentials(), seconds)
 
 
-async def test_every_broker_is_told_the_same_at_once(cores: dict[str, RevokingCore]) -> None:
+async def test_every_broker_is_sent_the_same_at_once(cores: dict[str, RevokingCore]) -> None:
     assert await revoked() == {"oregon": None, "dublin": None}
     first, *others = (core.seen for core in cores.values())
     assert [other == first for other in others] == [True] * 3
@@ -110,7 +110,7 @@ async def test_a_region_that_doesnt_answer_costs_the_others_nothing(
         assert await revoked(0.2) == {"oregon": None, "dublin": "no answer within 0.2 s"}
 
 
-async def test_one_that_says_no_is_told(cores: dict[str, RevokingCore]) -> None:
+async def test_one_that_refuses_is_reported(cores: dict[str, RevokingCore]) -> None:
     for n in (1, 2):
         cores[f"oregon-{n}"].status = "rejected"
     found = await revoked()

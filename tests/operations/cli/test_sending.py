@@ -225,7 +225,7 @@ async def test_where_publishers_have_rights_an_operator_says_for_whom_it_publish
     assert {one.message_id: one.user_id for one in found} == {"m-1": "a", "m-2": None}
 
 
-async def test_a_message_that_stays_returned_is_told_in_time(broker: StubBroker) -> None:
+async def test_a_message_that_stays_returned_is_reported_in_time(broker: StubBroker) -> None:
     link = broker.connect()
     await link.on_connect(declare_client)
     async with publishing(broker, SEND_AGAIN) as publisher:

@@ -65,7 +65,7 @@ async def test_a_tail_of_one_message_shows_the_newest_on_a_topic_with_many_keys(
         ),
     ],
 )
-async def test_who_is_refused_a_topic_is_told_what_to_do(
+async def test_who_is_refused_a_topic_learns_what_to_do(
     monkeypatch: pytest.MonkeyPatch, topic: str, error: str
 ) -> None:
     frontdesk = Frontdesk()

@@ -74,7 +74,7 @@ async def test_the_beginning_of_an_id_finds_gold_in_every_region(
     assert found["not_seen"] == []
 
 
-async def test_who_hasnt_seen_it_under_its_identity_either_is_told(
+async def test_who_hasnt_seen_it_under_its_identity_either_is_reported(
     routers: Callable[..., str],
 ) -> None:
     places = places_at([routers("oregon", (GOLD, OREGON_MS)), routers("dublin", (7, DUBLIN_MS))])

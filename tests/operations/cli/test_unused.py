@@ -37,7 +37,7 @@ class FrontdeskHandler(RequestHandler):
         self.finish(self._answer or {})
 
 
-class Desks:
+class Frontdesks:
     """Frontdesks with a reply for each."""
 
     def __init__(self) -> None:
@@ -62,24 +62,26 @@ class Desks:
 
 
 @pytest.fixture
-async def frontdesks() -> AsyncIterator[Desks]:
-    frontdesks = Desks()
+async def frontdesks() -> AsyncIterator[Frontdesks]:
+    frontdesks = Frontdesks()
     yield frontdesks
     await frontdesks.close()
 
 
-async def test_a_topic_of_which_nothing_is_kept_is_unused(frontdesks: Desks) -> None:
+async def test_a_topic_of_which_nothing_is_kept_is_unused(frontdesks: Frontdesks) -> None:
     urls = frontdesks.answering({"messages": []}, {"messages": [{}]})
     assert await is_unused("news.braking", TABLE, urls)
     assert frontdesks.asked == ["/history?topic=news.braking&limit=1"]
 
 
 @pytest.mark.parametrize("answer", [{"messages": [{}]}, {"messages": [], "missing": ["i-1"]}])
-async def test_one_with_a_message_is_not_readable_or_not(frontdesks: Desks, answer: Any) -> None:
+async def test_one_with_a_message_is_not_readable_or_not(
+    frontdesks: Frontdesks, answer: Any
+) -> None:
     assert not await is_unused("news.world", TABLE, frontdesks.answering(answer))
 
 
-async def test_the_next_frontdesk_is_asked_where_one_does_not_know(frontdesks: Desks) -> None:
+async def test_the_next_frontdesk_is_asked_where_one_does_not_know(frontdesks: Frontdesks) -> None:
     gone = "http://127.0.0.1:1"
     for unknown in (None, [], {"messages": 0}):
         urls = frontdesks.answering(unknown) if unknown != [] else [gone]
@@ -89,7 +91,9 @@ async def test_the_next_frontdesk_is_asked_where_one_does_not_know(frontdesks: D
 
 
 @pytest.mark.parametrize("topic", ["news.breaking", "user.42", "ticks.eur", "nowhere", "news..x"])
-async def test_nobody_is_asked_what_is_known_or_can_not_be(frontdesks: Desks, topic: str) -> None:
+async def test_nobody_is_asked_what_is_known_or_can_not_be(
+    frontdesks: Frontdesks, topic: str
+) -> None:
     assert not await is_unused(topic, TABLE, frontdesks.answering({"messages": []}))
     assert frontdesks.asked == []
 
@@ -114,7 +118,7 @@ def test_a_topic_that_is_spelt_like_one_of_the_entries_is_named() -> None:
         ("not_json", "nwes.breaking", ""),
     ],
 )
-def test_who_is_refused_for_a_misspelt_topic_is_told_what_may_have_been_meant(
+def test_who_is_refused_for_a_misspelt_topic_learns_what_may_have_been_meant(
     reason: str, topic: str, error: str
 ) -> None:
     assert refusal_hint(reason, topic, TABLE) == error

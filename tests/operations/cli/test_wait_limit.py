@@ -1,4 +1,4 @@
-"""Commands on a world that died: each reports what it waits for, and ends."""
+"""Commands on a world that died: each reports the reason of its wait, and ends."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LIMIT = "0.6"
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wait_limit, "SAY_AFTER", 0.1)
+    monkeypatch.setattr(wait_limit, "PRINT_AFTER", 0.1)
 
 
 @pytest.fixture
@@ -282,7 +282,7 @@ async def test_the_time_runs_while_something_is_under_way_and_anew_with_each_ans
 
 async def test_it_gives_up_when_nothing_comes() -> None:
     async def nothing_comes() -> None:
-        async with wait_limited(lambda: "waiting", 0.2, say=lambda _text: None) as waiting:
+        async with wait_limited(lambda: "waiting", 0.2, print_line=lambda _text: None) as waiting:
             waiting.began()
             await asyncio.Event().wait()
 

@@ -13,7 +13,7 @@ from newsfabric.errors import ConfigError
 from operations.hosts.described import Host, parse_hosts, read_hosts
 
 
-def document(**changes: Any) -> dict[str, Any]:
+def hosts_document(**changes: Any) -> dict[str, Any]:
     return {
         "ssh": ["ssh", "-F", "/a/config"],
         "hosts": [
@@ -32,7 +32,7 @@ def test_a_folder_without_hosts_json_describes_none(tmp_path: Path) -> None:
 
 
 def test_hosts_are_read_as_they_are_written(tmp_path: Path) -> None:
-    (tmp_path / "hosts.json").write_bytes(orjson.dumps(document()))
+    (tmp_path / "hosts.json").write_bytes(orjson.dumps(hosts_document()))
     found = read_hosts(tmp_path)
     assert found is not None
     assert found.hosts[0] == Host("oregon-core-1", "oregon", "core")
@@ -41,7 +41,7 @@ def test_hosts_are_read_as_they_are_written(tmp_path: Path) -> None:
 
 
 def test_there_is_a_link_between_each_two_places() -> None:
-    assert parse_hosts(Path("/f"), document()).links() == {
+    assert parse_hosts(Path("/f"), hosts_document()).links() == {
         "oregon-dublin-link": ("oregon", "dublin"),
         "oregon-tokyo-link": ("oregon", "tokyo"),
         "dublin-tokyo-link": ("dublin", "tokyo"),
@@ -49,13 +49,13 @@ def test_there_is_a_link_between_each_two_places() -> None:
 
 
 def test_the_frontdesk_of_the_region_asked_for_comes_first() -> None:
-    hosts = parse_hosts(Path("/f"), document())
+    hosts = parse_hosts(Path("/f"), hosts_document())
     assert hosts.frontdesk_urls(None) == ["http://o", "http://d"]
     assert hosts.frontdesk_urls("dublin") == ["http://d", "http://o"]
     with pytest.raises(ConfigError, match=r"no frontdesk in tokyo \(there is: oregon, dublin\)"):
         hosts.frontdesk_urls("tokyo")
     with pytest.raises(ConfigError, match=r"no frontdesk in hosts\.json"):
-        parse_hosts(Path("/f"), document(frontdesks={})).frontdesk_urls(None)
+        parse_hosts(Path("/f"), hosts_document(frontdesks={})).frontdesk_urls(None)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_the_frontdesk_of_the_region_asked_for_comes_first() -> None:
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
-    (tmp_path / "hosts.json").write_bytes(orjson.dumps(document(**changes)))
+    (tmp_path / "hosts.json").write_bytes(orjson.dumps(hosts_document(**changes)))
     with pytest.raises(ConfigError, match=rf"hosts\.json: .*{reason}"):
         read_hosts(tmp_path)
 
@@ -85,7 +85,7 @@ def test_what_is_no_json_is_an_error_of_ours(tmp_path: Path) -> None:
 
 def test_a_file_that_others_may_have_written_is_not_obeyed(tmp_path: Path) -> None:
     file = tmp_path / "hosts.json"
-    file.write_bytes(orjson.dumps(document()))
+    file.write_bytes(orjson.dumps(hosts_document()))
     file.chmod(0o666)
     with pytest.raises(ConfigError, match="isn't yours alone"):
         read_hosts(tmp_path)
@@ -96,7 +96,7 @@ def test_a_file_that_others_may_have_written_is_not_obeyed(tmp_path: Path) -> No
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_a_file_of_somebody_else_is_not_obeyed(tmp_path: Path) -> None:
     file = tmp_path / "hosts.json"
-    file.write_bytes(orjson.dumps(document()))
+    file.write_bytes(orjson.dumps(hosts_document()))
     os.chown(file, 65534, 65534)
     with pytest.raises(ConfigError, match="isn't yours alone"):
         read_hosts(tmp_path)

@@ -18,7 +18,7 @@ CLEAR = "\x1b[2J"
 UNIT = {"unit": "newsfabric-gateway", "active": "active", "pid": 7, "stopped": False}
 
 
-def document(**changes: Any) -> dict[str, Any]:
+def hosts_document(**changes: Any) -> dict[str, Any]:
     return {"units": [UNIT]} | changes
 
 
@@ -48,11 +48,11 @@ def test_an_error_does_not_rule_the_terminal() -> None:
     "value",
     [
         [],
-        document(units=[UNIT] * 101),
-        document(units=None),
-        document(units=[UNIT | {"unit": f"router{CLEAR}"}]),
-        document(units=[UNIT | {"unit": 7}]),
-        document(units=[UNIT | {"pid": "x"}]),
+        hosts_document(units=[UNIT] * 101),
+        hosts_document(units=None),
+        hosts_document(units=[UNIT | {"unit": f"router{CLEAR}"}]),
+        hosts_document(units=[UNIT | {"unit": 7}]),
+        hosts_document(units=[UNIT | {"pid": "x"}]),
     ],
 )
 def test_a_host_that_says_nonsense_is_as_one_that_is_not_reached(value: Any) -> None:
@@ -69,7 +69,7 @@ def test_of_a_gateways_answers_only_plain_values_are_kept() -> None:
         "sse_url": "x" * 301,
         "more": {"a": 1},
     }
-    found = seen(BOX, document(load=load, engine=["native"]))
+    found = seen(BOX, hosts_document(load=load, engine=["native"]))
     assert isinstance(found, HostReport)
     assert found.load == {
         "connections": 7,

@@ -9,7 +9,7 @@ from operations.instance.cloud import CloudError
 
 ONE, TWO, THREE = "i-00000001", "i-00000002", "i-00000003"
 PLACE = AdmittedGroup(region="oregon", group="boxes", prefix="box/", machines="arn:")
-SAID = "secret box/i-00000001: InvalidRequestException: it was scheduled for deletion"
+FAILURE = "secret box/i-00000001: InvalidRequestException: it was scheduled for deletion"
 
 
 class FakeCloud:
@@ -33,7 +33,7 @@ class FakeCloud:
 
     def _try(self, box: str) -> None:
         if box in self.bad:
-            raise CloudError(SAID, code="InvalidRequestException")
+            raise CloudError(FAILURE, code="InvalidRequestException")
 
 
 class CoreUsers:
@@ -75,13 +75,13 @@ async def test_a_bad_secret_keeps_no_other_box_from_being_forgotten() -> None:
     assert (cloud.forgotten, core.users) == ([TWO], {f"box.{ONE}", f"box.{THREE}"})
 
 
-async def test_it_is_said_of_each_box_and_seldom(caplog: pytest.LogCaptureFixture) -> None:
+async def test_it_is_logged_for_each_box_and_seldom(caplog: pytest.LogCaptureFixture) -> None:
     cloud = FakeCloud()
     cloud.bad = {ONE, TWO}
     admission = Admission(PLACE, cloud, CoreUsers())
     for now in (0, 5, 10):
         await admission.step(now)
     logged = [(r.levelname, r.getMessage()) for r in caplog.records]
-    assert logged == [("WARNING", f"box {box}: {SAID}") for box in (ONE, TWO)]
+    assert logged == [("WARNING", f"box {box}: {FAILURE}") for box in (ONE, TWO)]
     await admission.step(65)
     assert len(caplog.records) == 4

@@ -270,7 +270,7 @@ def test_an_image_that_is_not_made_for_boxes_is_named(machine: Path) -> None:
         (pem_in, '{"ca.pem": "-----BEGIN X", "../../evil": "-----BEGIN hunter2hunter2"}'),
     ],
 )
-def test_a_secret_that_is_none_is_refused_and_not_told(read: Any, text: str) -> None:
+def test_a_secret_that_is_none_is_refused_and_not_logged(read: Any, text: str) -> None:
     with pytest.raises(ConfigError, match="secret a/b: ") as caught:
         read(text, "a/b")
     assert "hunter2" not in str(caught.value)

@@ -49,7 +49,7 @@ class Between:
             buffer=buffer,
         )
 
-    def say(self, *numbers: int, **fields: Any) -> None:
+    def publish_original(self, *numbers: int, **fields: Any) -> None:
         for n in numbers:
             self.original.publish("postoffice", encode(envelope(n, **fields)))
 
@@ -82,7 +82,7 @@ async def between(
 
 async def test_what_one_fabric_routes_is_published_in_the_other() -> None:
     async with between() as both:
-        both.say(1, 2)
+        both.publish_original(1, 2)
         await until(lambda: both.ends() == ["taken", "taken"])
         assert both.arrived() == ["message-1", "message-2"]
         assert both.carrier.heard == 2
@@ -90,8 +90,8 @@ async def test_what_one_fabric_routes_is_published_in_the_other() -> None:
 
 async def test_what_is_private_isn_t_even_sent_to_the_mirror() -> None:
     async with between() as both:
-        both.say(1, topic="user.42")
-        both.say(2)
+        both.publish_original(1, topic="user.42")
+        both.publish_original(2)
         await until(lambda: both.ends() == ["taken"])
         assert both.arrived() == ["message-2"]
         assert both.carrier.left_out == {}
@@ -99,7 +99,7 @@ async def test_what_is_private_isn_t_even_sent_to_the_mirror() -> None:
 
 async def test_of_a_share_all_is_heard_and_a_part_goes() -> None:
     async with between(share=0.5) as both:
-        both.say(*range(100))
+        both.publish_original(*range(100))
         await until(lambda: len(both.heard) == 100)
         expected = [f"message-{n}" for n in range(100) if both.heard[n].copy is not None]
         assert 30 < len(expected) < 70
@@ -109,7 +109,7 @@ async def test_of_a_share_all_is_heard_and_a_part_goes() -> None:
 
 async def test_while_the_other_is_away_the_original_s_queue_stays_empty() -> None:
     async with between(buffer=SendBuffer(most=3), up=False) as both:
-        both.say(*range(10))
+        both.publish_original(*range(10))
         await until(lambda: len(both.heard) == 10)
         (queue,) = both.original.route("postoffice", "news.x")
         assert both.original.depth(queue) == 0
@@ -121,26 +121,26 @@ async def test_while_the_other_is_away_the_original_s_queue_stays_empty() -> Non
 
 async def test_what_has_waited_for_ten_seconds_doesn_t_go_any_more() -> None:
     async with between(up=False) as both:
-        both.say(1)
+        both.publish_original(1)
         await until(lambda: len(both.heard) == 1)
         both.now += 10
         both.carrier.expire()
         assert both.ends() == ["dropped"]
-        both.say(2)
+        both.publish_original(2)
         await both.other.heal()
         await until(lambda: both.ends() == ["dropped", "taken"])
         assert both.arrived() == ["message-2"]
 
 
-async def test_an_other_that_refuses_everything_is_told_of_and_gets_nothing_twice() -> None:
+async def test_an_other_that_refuses_everything_is_reported_and_gets_nothing_twice() -> None:
     async with between() as both:
         both.other.nacks = True
-        both.say(1, 2)
+        both.publish_original(1, 2)
         await until(lambda: both.ends() == ["refused", "refused"])
         assert both.carrier.refuses
         assert "refused" in both.carrier.refusal
         both.other.nacks = False
-        both.say(3)
+        both.publish_original(3)
         await until(lambda: both.ends() == ["refused", "refused", "taken"])
         assert both.arrived() == ["message-3"]
         assert not both.carrier.refuses
@@ -149,11 +149,11 @@ async def test_an_other_that_refuses_everything_is_told_of_and_gets_nothing_twic
 async def test_an_other_without_the_exchange_costs_only_what_was_sent() -> None:
     async with between() as both:
         both.other.delete_exchange("publish")
-        both.say(1)
+        both.publish_original(1)
         await until(lambda: both.ends() == ["unconfirmed"])
         assert "publish" in both.carrier.refusal
         both.other.declare_exchange("publish")
-        both.say(2)
+        both.publish_original(2)
         await until(lambda: both.ends() == ["unconfirmed", "taken"])
 
 
@@ -161,7 +161,7 @@ async def test_after_a_cut_of_the_original_it_hears_again() -> None:
     async with between() as both:
         both.original.cut()
         await both.original.heal()
-        both.say(1)
+        both.publish_original(1)
         await until(lambda: both.ends() == ["taken"])
 
 
@@ -170,7 +170,7 @@ async def test_after_the_loss_of_its_queue_it_hears_again() -> None:
         (queue,) = both.original.route("postoffice", "news.x")
         both.original.delete_queue(queue)
         await until(lambda: both.original.route("postoffice", "news.x") == [queue])
-        both.say(1)
+        both.publish_original(1)
         await until(lambda: both.ends() == ["taken"])
 
 
@@ -199,7 +199,7 @@ async def test_its_queue_is_bounded_exclusive_and_gone_when_it_goes() -> None:
 async def test_a_hostile_message_is_counted_and_the_next_one_goes(message: Message) -> None:
     async with between() as both:
         both.original.publish("postoffice", message)
-        both.say(1)
+        both.publish_original(1)
         await until(lambda: both.ends() == ["taken"])
         assert both.carrier.left_out == {"unreadable": 1}
 

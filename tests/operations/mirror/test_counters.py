@@ -25,7 +25,7 @@ def hear(record: ShareRecord, identity: int) -> None:
     )
 
 
-def test_sums_are_told_once_however_often_one_tells() -> None:
+def test_sums_are_reported_once_however_often_one_reports() -> None:
     counters, record = MirrorCounters(), ShareRecord(patience=5.0)
     fields: dict[str, Any] = {"left_out": {"private": 2}, "waiting": 3, "readers": NO_REPORT}
     heard = value("heard_messages_total")
@@ -53,7 +53,7 @@ def test_sums_are_told_once_however_often_one_tells() -> None:
     assert value("readers") == 0
 
 
-def test_delays_are_told_as_they_come_and_none_is_negative() -> None:
+def test_delays_are_reported_as_they_come_and_none_is_negative() -> None:
     record = ShareRecord(on_delay=observe)
     here = {"side": "here", "class": "gold"}
     before = value("delay_seconds_count", **here), value("delay_seconds_sum", **here)

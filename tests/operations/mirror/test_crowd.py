@@ -139,7 +139,7 @@ def test_what_is_no_number_in_bounds_counts_for_nothing(value: Any) -> None:
 @pytest.mark.parametrize(
     "document", [None, [], 7, "x", {}, {"regions": {}}, {"regions": []}, {"regions": [1, {}]}]
 )
-def test_what_is_no_board_is_said_to_be_none(document: Any) -> None:
+def test_what_is_no_board_is_reported_as_none(document: Any) -> None:
     with pytest.raises(ValueError, match="not a board"):
         read_board(document)
 

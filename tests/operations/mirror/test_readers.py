@@ -154,7 +154,7 @@ async def test_the_board_is_asked_with_the_token_of_the_moment(
 
 
 @pytest.mark.parametrize("text", ["a b", "a\r\nHost: x", "\x00"])
-async def test_a_file_without_a_token_is_said_and_not_sent(
+async def test_a_file_without_a_token_is_reported_and_not_sent(
     board_server: BoardServer, tmp_path: Path, text: str
 ) -> None:
     board_server.answer = board(7)
@@ -166,7 +166,7 @@ async def test_a_file_without_a_token_is_said_and_not_sent(
 
 
 @pytest.mark.parametrize("answer", [b"", b"\xff", b"[]", b'{"regions": 7}', b"[" * 100_000])
-async def test_an_answer_that_is_no_board_is_said_and_the_last_one_stands(
+async def test_an_answer_that_is_no_board_is_reported_and_the_last_one_stands(
     board_server: BoardServer, answer: bytes
 ) -> None:
     board_server.answer = board(7)
@@ -178,7 +178,7 @@ async def test_an_answer_that_is_no_board_is_said_and_the_last_one_stands(
 
 
 @pytest.mark.sockets
-async def test_a_board_that_is_away_is_said() -> None:
+async def test_a_board_that_is_away_is_reported() -> None:
     async with asking("http://127.0.0.1:1/board.json") as found:
         await until(lambda: found.trouble)
         assert found.crowded is None

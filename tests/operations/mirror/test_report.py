@@ -17,7 +17,7 @@ def test_words_of_the_other_fabric_are_one_short_line(text: str) -> None:
     assert found.isprintable()
 
 
-def document(*, there: int = 2, outcome: str = "taken") -> dict[str, object]:
+def report_document(*, there: int = 2, outcome: str = "taken") -> dict[str, object]:
     """Return a report of two gold messages; the observer there had ``there`` after 20 ms."""
     record = ShareRecord()
     for identity in range(2):
@@ -39,31 +39,31 @@ def document(*, there: int = 2, outcome: str = "taken") -> dict[str, object]:
 
 
 def test_without_a_fail_option_nothing_is_a_failure() -> None:
-    assert failures(document(there=0), fail_on_loss=False, fail_over_delay=None) == []
+    assert failures(report_document(there=0), fail_on_loss=False, fail_over_delay=None) == []
 
 
 def test_a_loss_names_its_class_and_what_became_of_the_sending() -> None:
-    found = document(there=1, outcome="refused")
+    found = report_document(there=1, outcome="refused")
     assert failures(found, fail_on_loss=True, fail_over_delay=None) == [
         "gold: 1 messages missing there (1 refused)"
     ]
 
 
 def test_a_delay_over_the_limit_is_a_failure_and_one_below_is_none() -> None:
-    found = document()
+    found = report_document()
     assert failures(found, fail_on_loss=True, fail_over_delay=25.0) == []
     (failure,) = failures(found, fail_on_loss=True, fail_over_delay=15.0)
     assert failure.startswith("gold: delay p99 there 20.")
 
 
 def test_what_never_came_isn_t_fast() -> None:
-    assert failures(document(there=0), fail_on_loss=False, fail_over_delay=15.0) == [
+    assert failures(report_document(there=0), fail_on_loss=False, fail_over_delay=15.0) == [
         "gold: none of 2 messages was delivered there"
     ]
 
 
 def test_classes_without_messages_have_no_row() -> None:
-    assert [row[:5] for row in rows(document(there=1))] == [
+    assert [row[:5] for row in rows(report_document(there=1))] == [
         ("gold", "here", "2", "2", "0"),
         ("gold", "there", "2", "1", "1"),
     ]

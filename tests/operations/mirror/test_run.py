@@ -82,7 +82,7 @@ class Stage:
         task = asyncio.create_task(
             run_mirror(
                 self.mirror, self.original, self.other,
-                stop=self.stop, hurry=self.hurry, say=self.lines.append,
+                stop=self.stop, hurry=self.hurry, print_line=self.lines.append,
             )
         )  # fmt: skip
         try:
@@ -196,7 +196,7 @@ async def test_an_other_fabric_that_is_away_costs_the_original_nothing() -> None
     ]
 
 
-async def test_an_other_fabric_that_refuses_everything_is_said() -> None:
+async def test_an_other_fabric_that_refuses_everything_is_reported() -> None:
     async with staged() as stage, stage.running() as task:
         await stage.watched()
         stage.client.nacks = True
@@ -208,7 +208,9 @@ async def test_an_other_fabric_that_refuses_everything_is_said() -> None:
     assert "refused" in document["messages"]["last_refusal"]
 
 
-async def test_a_gateway_there_that_dies_in_the_middle_is_told_as_that_and_not_as_a_loss() -> None:
+async def test_a_gateway_there_that_dies_in_the_middle_is_reported_as_that_and_not_as_a_loss() -> (
+    None
+):
     async with staged() as stage, stage.running() as task:
         await stage.watched()
         stage.loses = lambda _: True

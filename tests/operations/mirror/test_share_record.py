@@ -62,7 +62,7 @@ def test_a_message_that_arrives_on_both_sides_is_delivered_on_both() -> None:
 
 
 @pytest.mark.parametrize("end", ["taken", "dropped", "refused", "unconfirmed"])
-def test_what_is_missing_there_is_told_by_what_came_of_sending_it(end: Outcome) -> None:
+def test_what_is_missing_there_is_reported_by_what_came_of_sending_it(end: Outcome) -> None:
     record = ShareRecord(patience=10)
     heard(record, now=100)
     record.went(1, end, 100)

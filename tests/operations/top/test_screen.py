@@ -17,7 +17,7 @@ from operations.top.screen import TRAIL, BoardState, Trail, listing, screen
 from operations.top.state import BY_KEY, FOLLOWED, FollowedThing, ViewState
 
 
-def document() -> dict[str, Any]:
+def board_document() -> dict[str, Any]:
     boxes = [
         box(f"oregon-retail-{n}", readers=100 * n, deliveries_per_second=10.0 * n, delay_p99_ms=9.0)
         for n in range(1, 31)
@@ -40,7 +40,7 @@ def document() -> dict[str, Any]:
 
 
 def shown(state: ViewState, width: int = 80, height: int = 24, **feed: Any) -> list[str]:
-    made = BoardState(board=parse_board(document()), **feed)
+    made = BoardState(board=parse_board(board_document()), **feed)
     return [row.plain for row in screen(made, state, Trail(), width, height)]
 
 
@@ -79,7 +79,7 @@ def test_a_screen_without_room_for_reasons_shows_boxes() -> None:
 
 
 def test_the_selected_line_is_always_on_the_screen() -> None:
-    made = parse_board(document())
+    made = parse_board(board_document())
     for n in range(1, 31):
         state = ViewState(selected=f"oregon/oregon-retail-{n}")
         rows = screen(BoardState(board=made), state, Trail(), 80, 24)
@@ -88,7 +88,7 @@ def test_the_selected_line_is_always_on_the_screen() -> None:
 
 
 def test_one_box_is_followed_with_its_figures_and_bars() -> None:
-    made = document()
+    made = board_document()
     made["regions"][0]["boxes"][0] |= {
         "figures": {"gateway_delay_seconds.p99": 0.0115, "x_timestamp_seconds.y": 1797206400}
     }
@@ -167,7 +167,7 @@ def test_a_followed_box_that_was_not_heard_for_long_says_so() -> None:
     assert ("not heard for 40s", "dim") in rows
 
 
-def test_what_is_followed_and_has_gone_is_said() -> None:
+def test_what_is_followed_and_has_gone_is_reported() -> None:
     rows = shown(ViewState(followed=FollowedThing(View.BOXES, "oregon-retail-99")), height=30)
     assert any(row.startswith("is not on this board") for row in rows)
 
@@ -215,20 +215,20 @@ def test_a_screen_has_its_size_whatever_is_looked_at(
         view=view, sort=sort, reverse=on, help=on and not text, filter=text, followed=one
     )
     rows = screen(
-        BoardState(board=parse_board(document()), notice=text), state, Trail(), width, height
+        BoardState(board=parse_board(board_document()), notice=text), state, Trail(), width, height
     )
     assert [cell_len(row.plain) for row in rows] == [width] * height
 
 
 def test_a_listing_has_every_line_and_no_keys() -> None:
-    rows = [row.plain for row in listing(parse_board(document()), ViewState(), 100)]
+    rows = [row.plain for row in listing(parse_board(board_document()), ViewState(), 100)]
     assert sum(row.startswith("oregon-retail-") for row in rows) == 30
     assert not any("quit" in row for row in rows)
 
 
 def test_the_trail_is_bounded_and_begins_anew_with_another_thing() -> None:
     trail = Trail()
-    made = parse_board(document())
+    made = parse_board(board_document())
     one = FollowedThing(View.BOXES, "oregon-retail-1", "oregon")
     for _ in range(2 * TRAIL):
         trail.note(one, made)

@@ -120,7 +120,7 @@ def _read_at(at_ms: int) -> UserMark:
     return UserMark(topic=LETTER.topic, id=LETTER.id, kind="read", at_ms=at_ms)
 
 
-async def test_told_to_stop_a_mailbox_service_finishes_what_it_has(core: CoreCluster):
+async def test_ordered_to_stop_a_mailbox_service_finishes_what_it_has(core: CoreCluster):
     await core.store.write([LETTER])
     service = _mailbox(core)
     async with serving(service):
@@ -160,15 +160,15 @@ async def test_what_a_service_fails_with_twice_is_rejected_and_the_rest_goes_on(
     service = make(core)
     offers: list[bool] = []
 
-    def take(_work: Any, source: QueueSource, delivery: Delivery) -> None:
+    def take_delivery(_work: Any, source: QueueSource, delivery: Delivery) -> None:
         source.saw(delivery)
         if delivery.message.body == b"poison":
             offers.append(delivery.redelivered)
             raise RecursionError("a bug")
         source.ack(delivery)
 
-    monkeypatch.setattr(Router, "take_delivery", take)
-    monkeypatch.setattr(Marking, "take_delivery", take)
+    monkeypatch.setattr(Router, "take_delivery", take_delivery)
+    monkeypatch.setattr(Marking, "take_delivery", take_delivery)
     async with serving(service):
         await until(lambda: service.readiness().ready)
         for body in (b"poison", b"good"):

@@ -98,7 +98,7 @@ async def test_a_strangers_message_among_the_load_reports_is_ignored(house: Hous
     assert (await house.fetch("/endpoints.json")).code == 200
 
 
-async def test_what_a_box_reports_in_anothers_name_is_dropped_and_said(
+async def test_what_a_box_reports_in_anothers_name_is_dropped_and_reported(
     house: House, caplog: pytest.LogCaptureFixture
 ):
     before = value(counters.REPORT_FORGED)
@@ -329,7 +329,7 @@ def test_it_doesnt_listen_to_the_world_without_a_key():
         dataclasses.replace(SETTINGS, host="0.0.0.0")
 
 
-async def test_told_to_stop_it_finishes_the_requests_that_wait(topics: TopicTable):
+async def test_ordered_to_stop_it_finishes_the_requests_that_wait(topics: TopicTable):
     async with open_house(topics) as house:
         asking = asyncio.create_task(house.publish(HEADLINE))
         await until(lambda: house.client.depth(house.tap))
@@ -454,7 +454,7 @@ async def test_what_is_no_json_is_left_out_of_a_history_and_counted(house: House
     assert [message["body"] for message in older["messages"]] == [1]
     assert "missing" not in older
     one = body_of(await house.fetch("/history?topic=news.world&limit=1"))
-    assert "missing" not in one, "they are older, and whoever asks for those is told"
+    assert "missing" not in one, "they are older, and a reader that asks for those gets them listed"
 
 
 @pytest.mark.parametrize("many", [4, 100])

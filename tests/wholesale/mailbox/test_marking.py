@@ -119,7 +119,7 @@ async def test_a_mark_is_written_and_announced_to_devices_and_to_the_publishers_
     assert json.loads(noted.body) == fields | {"user": "42", "message_id": "bill-7"}
 
 
-async def test_what_waits_is_told_while_the_store_doesnt_answer(core: CoreCluster):
+async def test_what_waits_is_reported_while_the_store_doesnt_answer(core: CoreCluster):
     assert isinstance(core.store, FailingStore)
     core.store.fails = [("mark", StoreUnavailable("away"))] * 1000
     async with marking(core):
@@ -268,7 +268,7 @@ async def test_a_message_that_says_it_is_something_else_is_no_mark(core: CoreClu
 
 
 @pytest.mark.parametrize("login", [None, "", "frontdesk.oregon", "router.oregon", "boxes", "cms"])
-async def test_a_mark_that_no_box_has_said_is_forged(core: CoreCluster, login: str | None):
+async def test_a_mark_that_no_box_has_sent_is_forged(core: CoreCluster, login: str | None):
     mark = encode_mark(marked())
     forged = dataclasses.replace(mark.properties, user_id=login)
     before = value(counters.FORGED)

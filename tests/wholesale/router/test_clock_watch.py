@@ -135,7 +135,7 @@ async def test_a_clock_that_is_set_back_with_the_stores_gives_no_earlier_times(
 async def test_a_log_begins_later_than_all_that_the_directory_tells(
     core: CoreCluster, clocks: Clocks, store: ClockedStore
 ):
-    # A running log of another region, an ended one, and one of a release that told no time.
+    # A running log of another region, an ended one, and one of a release that reported no time.
     dublin = Log("dublin", "dublin-router-1", EPOCH - 9 * HOUR)
     ended = Log("oregon", "oregon-router-2", EPOCH - 8 * HOUR)
     old = Log("oregon", "oregon-router-3", EPOCH - 7 * HOUR)
@@ -251,7 +251,7 @@ async def test_what_a_router_has_not_numbered_when_its_clock_goes_wrong_it_can_g
         assert wrong.under_way == 0
 
 
-def test_before_the_first_comparison_no_number_is_told_as_if_the_clock_were_right():
+def test_before_the_first_comparison_no_number_is_reported_as_if_the_clock_were_right():
     shown = (
         "from wholesale.router.counters import CLOCK_AHEAD;"
         "print(CLOCK_AHEAD.collect()[0].samples[0].value)"

@@ -314,7 +314,7 @@ async def test_a_void_row_that_cant_be_written_yet_holds_low_back(
         await until(lambda: router.stream.numbering.low == 3)
 
 
-async def test_a_message_that_nothing_follows_is_told_of_soon(
+async def test_a_message_that_nothing_follows_is_reported_soon(
     core: CoreCluster, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(router_module, "TICK_SECONDS", 30.0)

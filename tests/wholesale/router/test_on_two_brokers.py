@@ -36,7 +36,7 @@ def nodes(rabbitmq_home: RabbitmqHome, tmp_path: Path) -> Iterator[NamedNodes]:
         yield started
 
 
-class PublisherDesk:
+class ReceiptedPublisher:
     """A publisher at one broker's ``intake``, and the receipts that arrive there."""
 
     def __init__(self, link: Link, publisher: ConfirmingPublisher) -> None:
@@ -45,23 +45,25 @@ class PublisherDesk:
         self._receipts: asyncio.Queue[Receipt] = asyncio.Queue()
 
     @classmethod
-    async def opened(cls, node: Node, topics: TopicTable) -> PublisherDesk:
+    async def opened(cls, node: Node, topics: TopicTable) -> ReceiptedPublisher:
         async def declare(broker: Declare) -> None:
             await topology.declare_part(broker, topology.core(topics))
-            await broker.queue("desk", durable=False, exclusive=True, auto_delete=True)
-            await broker.bind("desk", "receipts", "desk")
+            await broker.queue("publisher-1", durable=False, exclusive=True, auto_delete=True)
+            await broker.bind("publisher-1", "receipts", "publisher-1")
 
-        link = await connect([node.amqp_url], name="desk")
+        link = await connect([node.amqp_url], name="publisher-1")
         publisher = await link.publisher()
         async with asyncio.timeout(TIMEOUT):
             await publisher.ready()
         await link.on_connect(declare)
-        frontdesk = cls(link, publisher)
-        consumer = await link.consumer("desk", lambda delivery: frontdesk._take(delivery))
-        frontdesk._ack = consumer.ack
-        return frontdesk
+        opened = cls(link, publisher)
+        consumer = await link.consumer(
+            "publisher-1", lambda delivery: opened._take_receipt(delivery)
+        )
+        opened._ack = consumer.ack
+        return opened
 
-    def _take(self, delivery: Delivery) -> None:
+    def _take_receipt(self, delivery: Delivery) -> None:
         self._ack(delivery)
         self._receipts.put_nowait(control.decode_receipt(delivery.message))
 
@@ -74,7 +76,7 @@ class PublisherDesk:
     async def send(self, message_id: str) -> None:
         """Publish a message as soon as the broker accepts one."""
         await self._publisher.ready()
-        sent = message(message_id=message_id, reply_to="desk")
+        sent = message(message_id=message_id, reply_to="publisher-1")
         self._publisher.publish_nowait("intake", sent)
 
     async def receipts_for(self, ids: Iterable[str]) -> None:
@@ -113,7 +115,7 @@ async def router(nodes: NamedNodes, topics: TopicTable) -> AsyncIterator[RouterS
 async def test_a_broker_that_is_stopped_delays_no_receipt_and_no_drain(
     nodes: NamedNodes, router: RouterService, topics: TopicTable
 ):
-    first, second = [await PublisherDesk.opened(nodes.node(name), topics) for name in NAMES]
+    first, second = [await ReceiptedPublisher.opened(nodes.node(name), topics) for name in NAMES]
     stop = asyncio.Event()
     serving = asyncio.create_task(router.serve(stop))
     stopped = nodes._processes[NAMES[0]]
@@ -141,7 +143,7 @@ async def test_a_broker_that_is_stopped_delays_no_receipt_and_no_drain(
 async def test_what_a_broker_without_room_has_is_routed_by_the_other(
     nodes: NamedNodes, router: RouterService, topics: TopicTable
 ):
-    first, second = [await PublisherDesk.opened(nodes.node(name), topics) for name in NAMES]
+    first, second = [await ReceiptedPublisher.opened(nodes.node(name), topics) for name in NAMES]
     # More than a router takes without acknowledging any.
     ids = [str(n) for n in range(3 * router.settings.prefetch)]
     for each in ids:

@@ -29,17 +29,17 @@ class GatedStore(MemoryStore):
 
     def __init__(self, topics: TopicTable) -> None:
         super().__init__(topics, now_ms=lambda: EPOCH)
-        self.gate = asyncio.Semaphore(0)
+        self.permits = asyncio.Semaphore(0)
         self.waits = 0
 
     async def write(self, envelopes: Sequence[Envelope]) -> None:
         self.waits += 1
-        await self.gate.acquire()
+        await self.permits.acquire()
         await super().write(envelopes)
 
     def open(self) -> None:
         for _ in range(10_000):
-            self.gate.release()
+            self.permits.release()
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ async def test_gold_passes_whatever_waits_in_the_broker_before_it(core: CoreClus
         assert sorted(set(routed(core))) == sorted(routed(core))
 
 
-async def test_what_waits_is_told_while_the_store_holds_a_write(core: CoreCluster):
+async def test_what_waits_is_reported_while_the_store_holds_a_write(core: CoreCluster):
     async with running(core, queues=QUEUES, prefetch=PREFETCH):
         store = await overloaded(core)
         core.publish(*many("silver", 30, first=1))

@@ -213,7 +213,7 @@ async def test_copies_that_come_together_are_routed_once_and_each_is_answered(co
 
 
 @pytest.mark.promise("S2")
-async def test_of_two_bodies_under_one_message_id_the_first_wins_and_it_is_said_once(
+async def test_of_two_bodies_under_one_message_id_the_first_wins_and_it_is_reported_once(
     core: CoreCluster, caplog: pytest.LogCaptureFixture
 ):
     before = value(counters.DIFFERING)

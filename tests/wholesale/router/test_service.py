@@ -112,7 +112,7 @@ async def test_a_trace_of_what_nobody_sent_is_empty(core: CoreCluster):
                 assert json.loads(answer.body)["sightings"] == []
 
 
-async def test_told_to_stop_it_finishes_what_it_has_and_ticks_a_last_time(core: CoreCluster):
+async def test_ordered_to_stop_it_finishes_what_it_has_and_ticks_a_last_time(core: CoreCluster):
     async with serving(core) as (router, _):
         await until(lambda: router.readiness().ready)
         core.publish(*(message(message_id=str(n), reply_to="me") for n in range(300)))

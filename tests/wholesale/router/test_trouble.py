@@ -292,7 +292,7 @@ class Time:
         return EPOCH + int(self.seconds * 1000)
 
 
-async def gold_desk() -> CoreCluster:
+async def gold_core() -> CoreCluster:
     broker = StubBroker()
     core = CoreCluster(broker, broker.connect(), FailingStore(GOLD), GOLD)
     await core.open()
@@ -306,7 +306,7 @@ def shown(hub: Hub, envelopes: Sequence[Envelope], now_ms: int) -> list[str | No
 
 @pytest.mark.promise("S4", "D1")
 async def test_what_a_region_held_for_longer_than_identities_last_isnt_given_to_readers_again():
-    oregon, dublin, time = await gold_desk(), await gold_desk(), Time()
+    oregon, dublin, time = await gold_core(), await gold_core(), Time()
     hub = Hub(GOLD, Logs(time.now_ms() - 3_600_000), clock=time.now)
     clock = {"now": time.now, "now_ms": time.now_ms}
     oregon.store.fails = away

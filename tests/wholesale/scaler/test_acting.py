@@ -15,11 +15,11 @@ from wholesale.scaler.drivers import DriverError, DriverLimit, Instance
 from wholesale.scaler.plan import ScalingPlan
 from wholesale.scaler.requirement import Demand, requirement
 
-WISH = requirement(Demand(readers=0, per_box=1000), ScalingPlan())
+REQUIREMENT = requirement(Demand(readers=0, per_box=1000), ScalingPlan())
 
 
 def decided(**fields: object) -> Decision:
-    return Decision(wanted=2, requirement=WISH, **fields)  # type: ignore[arg-type]
+    return Decision(wanted=2, requirement=REQUIREMENT, **fields)  # type: ignore[arg-type]
 
 
 class FakeDriver:
@@ -99,7 +99,7 @@ async def test_only_the_last_decision_counts(acting: Acting, machines: FakeDrive
     assert machines.asked == ["boxes", ("want", 6)]
 
 
-async def test_a_driver_that_fails_is_said_and_asked_again_later(
+async def test_a_driver_that_fails_is_reported_and_asked_again_later(
     acting: Acting, machines: FakeDriver, clock: ActingClock
 ) -> None:
     machines.trouble = DriverError("no credits\nleft")

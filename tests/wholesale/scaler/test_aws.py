@@ -96,7 +96,7 @@ async def test_the_groups_instances_are_the_boxes_with_ages_and_zones(driver: Aw
     assert all(box.zone.startswith(REGION) for box in found)
 
 
-async def test_a_machine_of_aws_is_told_its_region(
+async def test_a_machine_of_aws_knows_its_region(
     cloud: str, group: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AWS_DEFAULT_REGION")
@@ -123,7 +123,7 @@ async def test_more_are_wanted_in_all_and_never_fewer(driver: AwsDriver, group: 
     assert (desired(group), len(await driver.boxes())) == (4, 4)
 
 
-async def test_beyond_the_groups_size_as_many_as_may_be_and_it_is_said(
+async def test_beyond_the_groups_size_as_many_as_may_be_and_it_is_reported(
     driver: AwsDriver, group: Any
 ) -> None:
     with pytest.raises(DriverLimit, match="may have 5 instances, 9 are wanted"):
@@ -158,14 +158,14 @@ async def test_no_fewer_than_the_group_must_have(driver: AwsDriver, group: Any) 
     assert desired(group) == 1
 
 
-async def test_a_group_that_isnt_there_is_said(cloud: str) -> None:
+async def test_a_group_that_isnt_there_is_reported(cloud: str) -> None:
     driver = AwsDriver("nowhere", endpoint=cloud)
     with pytest.raises(DriverError, match="no autoscaling group 'nowhere'"):
         await driver.boxes()
     await driver.close()
 
 
-async def test_a_cloud_that_doesnt_answer_is_said() -> None:
+async def test_a_cloud_that_doesnt_answer_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         address = f"http://127.0.0.1:{nobody.getsockname()[1]}"
     driver = AwsDriver(GROUP, endpoint=address)
@@ -179,7 +179,7 @@ async def test_what_is_wanted_becomes_metrics_of_cloudwatch(cloud: str) -> None:
     asked = AwsClient("cloudwatch", region=None, endpoint=cloud)
     text = CloudWatch("newsfabric", asked)
     assert await text.put_metrics(DOCUMENT)
-    found = await asked.ask(lambda client: client.list_metrics(Namespace="newsfabric"))
+    found = await asked.run_call(lambda client: client.list_metrics(Namespace="newsfabric"))
     names = {metric["MetricName"] for metric in found["Metrics"]}
     assert names >= {"WantedBoxes", "ServingBoxes", "Readers", "Limited"}
     asked.close()

@@ -67,7 +67,7 @@ def test_of_many_boxes_a_tenth_goes_at_once_evenly_from_all_zones_and_then_there
             assert len(new) <= 40 * LEAVING_AT_ONCE
             assert sorted(fleet.zones[name] for name in new) == ["a", "a", "b", "b"][: len(new)]
         for name in new:
-            # Gone as soon as it is told.
+            # Gone as soon as it is ordered to drain.
             del fleet.reports[name], fleet.born[name]  # type: ignore[union-attr]
             fleet.scaler._boxes._reported.pop(name)
     assert len(gone) == 2
@@ -98,7 +98,7 @@ def test_the_next_step_waits_however_fast_boxes_come() -> None:
     assert {want for want in wants if want is not None} == {13}
 
 
-def test_who_has_no_list_is_told_how_many_more_than_those_that_report() -> None:
+def test_who_has_no_list_learns_how_many_more_than_those_that_report() -> None:
     fleet = Fleet()
     fleet.born = None
     fleet.add(report("b0", 900), report("b1", 900))
@@ -153,7 +153,7 @@ def test_a_quarter_of_a_large_fleet_is_replaced_in_an_hour() -> None:
     fleet.run(20)
     fleet.add(*(report(f"bad{n}", state="starting") for n in range(12)), age=0.0)
     ends = [name for d in fleet.seconds(PLAN.overdue + 20 * REPLACE_EVERY) for name in d.end]
-    # They stay on the list and are told again: eight different ones, of 32.
+    # They stay on the list and are ordered again: eight different ones, of 32.
     assert len(ends) == 8
 
 

@@ -66,7 +66,7 @@ def test_a_short_crowd_needs_no_more_before_than_after() -> None:
     assert found.before.lines[4].value == found.after.lines[4].value == 1_000_000
 
 
-def test_more_than_there_may_be_is_said() -> None:
+def test_more_than_there_may_be_is_reported() -> None:
     done = asked("--readers", "5000000", "--most", "50")
     assert "More than --most 50 allows: 75 would be needed." in done.output
 
@@ -114,7 +114,7 @@ def test_durations_have_units(monkeypatch: pytest.MonkeyPatch) -> None:
         ("world", "--driver world needs --world"),
     ],
 )
-async def test_a_driver_that_wasnt_told_enough_is_one_line(driver: str, text: str) -> None:
+async def test_a_driver_without_a_setting_that_it_needs_is_one_line(driver: str, text: str) -> None:
     options = dataclasses.replace(NOTHING, driver=driver)
     with pytest.raises(ConfigError, match=text):
         async with options.opened("oregon"):

@@ -61,7 +61,7 @@ def test_nothing_is_asked_for_before_all_boxes_can_have_reported() -> None:
     assert wants[-1] == 3
 
 
-def test_never_more_are_asked_for_than_there_may_be_and_it_is_said() -> None:
+def test_never_more_are_asked_for_than_there_may_be_and_it_is_reported() -> None:
     fleet = Fleet(ScalingPlan(per_box=1000, zones=1, least=1, most=3, boot=60.0))
     fleet.add(report("b1", 1000), report("b2", 1000), report("b3", 1000))
     decision = fleet.run(20)
@@ -113,7 +113,7 @@ def test_a_box_goes_after_the_patience_and_one_at_a_time() -> None:
     assert names == ["b0"]
     fleet.change("b0", state="draining", connections=0)
     fleet.run(2)
-    # While it leaves, no other is told to.
+    # While it leaves, no other is ordered to.
     assert drained(fleet, ENDED_AFTER - 3) == []
 
 
@@ -184,7 +184,7 @@ def test_while_the_driver_fails_nothing_is_drained_or_ended() -> None:
     assert drained(fleet, PLAN.patience * 3) == []
 
 
-def test_an_order_is_repeated_until_it_is_obeyed_and_then_given_up_and_said() -> None:
+def test_an_order_is_repeated_until_it_is_obeyed_and_then_given_up_and_reported() -> None:
     fleet = full_fleet(5, 300)
     found = drained(fleet, PLAN.patience + OBEY + 2)
     assert found[:3] == ["b0", "b0", "b0"]
@@ -288,7 +288,9 @@ def mute_box(fleet: Fleet) -> None:
     fleet.hush("mute")
 
 
-def test_a_box_that_was_never_heard_is_told_to_drain_and_ended_when_it_has_had_the_time() -> None:
+def test_a_box_that_was_never_heard_is_ordered_to_drain_and_ended_when_it_has_had_the_time() -> (
+    None
+):
     fleet = full_fleet(2, 500)
     fleet.run(20)
     mute_box(fleet)

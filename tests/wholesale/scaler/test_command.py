@@ -63,7 +63,7 @@ async def test_it_is_called_with_what_is_wanted_and_who_shall_end(
     assert [len(line.split()) for line in lines[2:]] == [103, 53]
 
 
-async def test_a_failure_is_said_with_its_last_line(tmp_path: Path) -> None:
+async def test_a_failure_is_reported_with_its_last_line(tmp_path: Path) -> None:
     failing = driver(tmp_path, "echo first >&2; echo 'no such site' >&2; exit 2")
     with pytest.raises(DriverError, match="want: exit code 2: no such site"):
         await failing.want(2)
@@ -112,12 +112,12 @@ async def test_a_list_of_more_boxes_than_there_can_be_is_no_list(tmp_path: Path)
         await driver(tmp_path, "yes '{}' | head -n 1001").boxes()
 
 
-async def test_a_program_that_isnt_there_is_said(tmp_path: Path) -> None:
+async def test_a_program_that_isnt_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DriverError, match="No such file"):
         await CommandDriver([str(tmp_path / "nothing")]).boxes()
 
 
-async def test_the_program_isnt_told_our_login(
+async def test_the_program_isnt_given_our_login(
     tmp_path: Path, calls: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NEWSFABRIC_AMQP_PASSWORD", "s3cret-word")

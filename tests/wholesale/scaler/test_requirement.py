@@ -58,7 +58,7 @@ def test_no_fewer_boxes_would_survive_the_loss_of_the_fullest_zone(full: int, zo
     assert full == 0 or left(found - 1) < full
 
 
-def test_the_bounds_hold_and_what_would_be_needed_is_said() -> None:
+def test_the_bounds_hold_and_what_would_be_needed_is_reported() -> None:
     plan = ScalingPlan(per_box=1000, headroom=0.5, zones=1, least=2, most=3)
     assert requirement(demand(0), plan).boxes == 2
     many = requirement(demand(5000), plan)

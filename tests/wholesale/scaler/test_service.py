@@ -127,7 +127,7 @@ async def test_what_a_box_reports_in_anothers_name_is_dropped(place: ScalerStage
     assert after == (before[0] + 1, before[1] + 1)
 
 
-async def test_what_is_decided_is_told_the_driver_and_the_boxes(
+async def test_a_decision_is_sent_to_the_driver_and_the_boxes(
     place: ScalerStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tap = place.broker.tap("orders")

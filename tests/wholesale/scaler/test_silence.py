@@ -53,7 +53,7 @@ def test_a_box_that_was_empty_before_a_deafness_may_have_come_back(seconds: floa
     assert ended(list(fleet.seconds(FORGET)), "b0") == []
 
 
-def test_a_box_that_is_still_silent_then_is_told_to_drain_and_given_the_time() -> None:
+def test_a_box_that_is_still_silent_then_is_ordered_to_drain_and_given_the_time() -> None:
     fleet = fleet_of(12)
     empty_then_deaf(fleet, 60.0)
     fleet.hush("b0")
@@ -63,7 +63,7 @@ def test_a_box_that_is_still_silent_then_is_told_to_drain_and_given_the_time() -
     assert ends[0] - orders[0] == OBEY + PLAN.drain
 
 
-def test_a_box_that_somebody_else_drained_and_that_is_silent_is_told_to_drain_first() -> None:
+def test_a_box_that_somebody_else_drained_and_that_is_silent_is_ordered_to_drain_first() -> None:
     fleet = fleet_of(12)
     fleet.change("b0", state="draining", connections=0)
     fleet.run(3)
@@ -96,7 +96,7 @@ def test_a_box_that_obeyed_us_once_and_came_back_is_anybodys_when_it_drains_agai
     assert ended(list(fleet.seconds(ENDED_AFTER + 30)), "b0") == []
 
 
-def test_a_box_that_fell_silent_when_it_was_told_to_drain_didnt_obey_by_that() -> None:
+def test_a_box_that_fell_silent_at_its_drain_order_didnt_obey_by_that() -> None:
     fleet = fleet_of(5, 300)
     names = {name for decision in fleet.seconds(PLAN.patience + 2) for name in decision.drain}
     assert names == {"b0"}
@@ -110,7 +110,7 @@ def test_a_box_that_fell_silent_when_it_was_told_to_drain_didnt_obey_by_that() -
     assert ended(list(fleet.seconds(ENDED_AFTER + 30)), "b0") == []
 
 
-def test_a_box_on_the_first_list_is_as_old_as_may_be_whatever_its_age_is_said_to_be() -> None:
+def test_a_box_on_the_first_list_is_as_old_as_may_be_whatever_its_reported_age() -> None:
     # The clock by which a driver computes ages was set back: boxes look newborn.
     fleet = Fleet()
     fleet.add(*(report(f"b{n}", 500) for n in range(12)))

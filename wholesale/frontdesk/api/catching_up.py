@@ -100,7 +100,7 @@ class HistoryProxy:
         self._abandoned.close()
         self._http.close()
 
-    async def ask(
+    async def ask_boxes(
         self, boxes: Sequence[LoadReport], query: Mapping[str, str], headers: Mapping[str, str]
     ) -> HistoryReply:
         """Return the reply to ``query`` of the first of ``boxes`` that can reply, or HttpProblem.

@@ -139,7 +139,7 @@ class HistoryHandler(OpenHandler):
         query = {name: self.get_query_argument(name) for name in names if self._has(name)}
         boxes = [offer.report for offer in self._boxes.offers(now=time.monotonic())]
         self._asking = asyncio.ensure_future(
-            self._catching_up.ask(boxes, query, self.request.headers)
+            self._catching_up.ask_boxes(boxes, query, self.request.headers)
         )
         try:
             answer = await self._asking

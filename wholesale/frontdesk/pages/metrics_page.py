@@ -48,10 +48,12 @@ def _section(title: str, table: str, labels: dict[str, str]) -> Iterator[str]:
     yield f'    <h2 id="of-{anchor}">{html.escape(title)}</h2>'
     yield "    <dl>"
     for name, kind, used, unit, meaning in _rows(table):
-        told = [f"{kind} of {unit}"]
-        told += [f"{_rich(label)}: {_rich(labels[label])}" for label in used.split(", ") if label]
+        details = [f"{kind} of {unit}"]
+        details += [
+            f"{_rich(label)}: {_rich(labels[label])}" for label in used.split(", ") if label
+        ]
         family = name.strip("`").removesuffix("_total" if kind == "counter" else "")
-        small = "".join(f" <small>{one}</small>" for one in told)
+        small = "".join(f" <small>{one}</small>" for one in details)
         yield f'      <div id="{family}">'
         yield f'        <dt><a href="#{family}">{_rich(name)}</a></dt>'
         yield f"        <dd>{_rich(meaning)}.{small}</dd>"

@@ -1,6 +1,6 @@
 """Drivers: interfaces to a cloud or a program that starts and ends boxes.
 
-A driver is told absolute numbers, so that two scalers may give the same order twice.
+A driver is sent absolute numbers, so that two scalers may give the same order twice.
 
 ``want`` never ends a box: a number below the present one has no effect. Boxes are ended by ``end``
 alone, with the names of boxes that were drained and are empty.

@@ -44,7 +44,7 @@ class AwsClient:
         except (botocore.exceptions.BotoCoreError, ValueError) as exc:
             raise DriverError(f"{service}: {exc}") from exc
 
-    async def ask(self, call: Callable[[Any], _T]) -> _T:
+    async def run_call(self, call: Callable[[Any], _T]) -> _T:
         """Return the result of ``call`` with the client; raise DriverError for an error of AWS."""
         loop = asyncio.get_running_loop()
         try:
@@ -96,7 +96,7 @@ class AwsDriver:
         group = await self._describe()
         most = int(group["MaxSize"])
         if int(group["DesiredCapacity"]) < min(count, most):
-            await self._groups.ask(
+            await self._groups.run_call(
                 lambda client: client.set_desired_capacity(
                     AutoScalingGroupName=self._group,
                     DesiredCapacity=min(count, most),
@@ -120,7 +120,7 @@ class AwsDriver:
                 continue
             if desired <= least:
                 raise DriverLimit(f"{self._group} must have {least} instances: {name} stays")
-            await self._groups.ask(functools.partial(_end, name=name))
+            await self._groups.run_call(functools.partial(_end, name=name))
             desired -= 1
 
     async def close(self) -> None:
@@ -129,7 +129,7 @@ class AwsDriver:
         self._machines.close()
 
     async def _describe(self) -> dict[str, Any]:
-        answer = await self._groups.ask(
+        answer = await self._groups.run_call(
             lambda client: client.describe_auto_scaling_groups(AutoScalingGroupNames=[self._group])
         )
         groups: list[dict[str, Any]] = answer["AutoScalingGroups"]
@@ -143,7 +143,9 @@ class AwsDriver:
         new = sorted(wanted - self._launched.keys())
         # One request may have as many.
         for n in range(0, len(new), 100):
-            found = await self._machines.ask(functools.partial(_launches, names=new[n : n + 100]))
+            found = await self._machines.run_call(
+                functools.partial(_launches, names=new[n : n + 100])
+            )
             self._launched.update(found)
 
 

@@ -53,7 +53,7 @@ class CloudWatch:
             return False
         try:
             async with asyncio.timeout(TIMEOUT):
-                await self._cloud.ask(
+                await self._cloud.run_call(
                     lambda client: client.put_metric_data(
                         Namespace=self._namespace, MetricData=data
                     )

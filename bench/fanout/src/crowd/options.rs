@@ -20,7 +20,7 @@ whatever ends the connection. It counts what it got: each message once, or not.
 
 With --port it has readers of the bench instead, which do as little as possible; bare.rs describes their options.
 
-It reads commands, a line each, and answers each with a line of JSON, until it is told to end or its input ends:
+It reads commands, a line each, and answers each with a line of JSON, until the command `end` or the end of its input:
 
   readers COUNT PER_SECOND   so many are to be there; they come or go at that rate, the oldest first
   storm                      cut every connection at once; the readers come back

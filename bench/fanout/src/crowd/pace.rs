@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn saying_it_again_brings_nobody_sooner() {
+    fn a_repeated_command_brings_no_reader_sooner() {
         let mut pace = Pace::default();
         let mut there = 0;
         for second in 0..10 {

@@ -30,7 +30,7 @@ export class Device {
 
   #won(tab) {
     if (this.holder !== tab) return;
-    // It was the leader before, and hasn't heard yet that it was none any more.
+    // The tab was the leader before, and doesn't know yet that it isn't any more.
     if (tab.leader) tab.lostLead();
     tab.lead();
   }

@@ -56,7 +56,7 @@ export const FAULTS = {
     within: 20,
   },
   forgottenRequests: {
-    says: "what was said on a connection that is lost isn't said again",
+    says: "a verb of a lost connection isn't sent again",
     file: "requests.ts",
     text: "Object.assign(request, { ref: null, due: Infinity, marked: 0 });",
     instead: "request.due = Infinity;",
@@ -136,7 +136,7 @@ export const FAULTS = {
     within: 100,
   },
   gapUntold: {
-    says: "pages aren't told of gaps",
+    says: "gaps aren't reported to pages",
     file: "subscriber.ts",
     text: "if (!resumed || recovered) return;",
     instead: "if (topic) return;",
@@ -145,7 +145,7 @@ export const FAULTS = {
   },
 };
 
-/** The text of `file` with this fault in it; an Error if the file hasn't got what the fault replaces, once. */
+/** The text of `file` with this fault in it; an Error if the replaced text isn't in the file exactly once. */
 export function plant(name, file, text) {
   const fault = FAULTS[name];
   if (!fault) throw new Error(`no such fault: ${name}`);

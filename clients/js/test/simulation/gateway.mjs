@@ -1,9 +1,9 @@
 /**
  * The fabric beyond the wire: topics, and gateways that answer verbs by the table that the real gateway's code gives
- * (protocol.json, made by tests/support/answers.py). What the table leaves open is added here as docs/protocol.md says
- * it: positions, what is replayed, what is pushed.
+ * (protocol.json, made by tests/support/answers.py). The rest is added here by docs/protocol.md:
+ * positions, replays and pushes.
  *
- * Gateways know no page: a `reader` is what has `deliver(push)`, `end(code)` and a `user`.
+ * Gateways know no page: a `reader` is an object with `deliver(push)`, `end(code)` and a `user`.
  */
 
 import { readFileSync } from "node:fs";
@@ -25,7 +25,7 @@ function readToken(text) {
   return { form, user, expires: Number(expires) };
 }
 
-/** Where a reader is: what it was given of a topic, as bits of a number, behind a letter. */
+/** The position of a reader: the messages of a topic that it was given, as bits of a number, behind a letter. */
 function positionOf(covered) {
   return `P${covered.toString(16)}`;
 }
@@ -34,7 +34,7 @@ function readPosition(text) {
   return /^P[0-9a-f]+$/.test(text) ? BigInt(`0x${text.slice(1)}`) : null;
 }
 
-/** What is published: per topic a list of entries, messages and marks, which each gateway gets in an order of its own. */
+/** The published messages: per topic a list of entries, messages and marks, which each gateway gets in an order of its own. */
 export class SimulatedFabric {
   constructor(world) {
     this.world = world;
@@ -55,7 +55,7 @@ export class SimulatedFabric {
     return entry;
   }
 
-  /** A mark is on its way: it may be lost, and comes once however often it is said. */
+  /** A mark is on its way: it may be lost, and comes once however often it is sent. */
   mark(topic, id, mark) {
     if (this.world.isHealed || this.world.chance(0.8)) {
       this.world.after(this.world.ms(50, 900), () => this.publish(topic, { type: PUSH_OF[mark], id }));
@@ -100,7 +100,7 @@ export class SimulatedGateway {
     this.readers.add(reader);
   }
 
-  /** The reader is gone, or is to go for this reason of the table: then it is told first, unless a proxy eats that. */
+  /** The reader is gone, or is to go for this reason of the table: then it is notified first, unless a proxy eats that. */
   bye(reader, reason = null) {
     if (!this.readers.delete(reader) || !reason) return;
     const close = CLOSES[reason];
@@ -189,7 +189,7 @@ export class SimulatedGateway {
     return undefined;
   }
 
-  /** With a store in trouble something may be missing; with any, what the reader has had may come again. */
+  /** With a failing store messages may be missing; with any store, the reader may get a message again. */
   #resume(reader, topic, covered, reply) {
     const { world } = this;
     const missed = this.arrived.get(topic).filter(({ n }) => !(covered & (1n << BigInt(n))) || world.chance(0.05));

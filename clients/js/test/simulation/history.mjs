@@ -1,5 +1,5 @@
 /**
- * One history: a browser, two regions, and everything that may happen to them, by chance; then all is healed, and every
+ * A history: a browser, two regions, and all their possible events, by chance; then all is healed, and every
  * subscription must be served again. The same seed is the same history, as long as simulation and library are the same.
  */
 
@@ -9,13 +9,13 @@ import { idOf } from "../support.mjs";
 import { SimulatedWorld } from "./world.mjs";
 
 const FOLLOWED = [TOPICS.public, TOPICS.public, TOPICS.registered, TOPICS.own];
-/** From the moment at which all is well until all are served: waits of 30 s, what a gateway asked for, and an attempt. */
+/** The time from healing until all are served: waits of 30 s, the wait that a gateway asked for, and an attempt. */
 const SERVED_WITHIN_MS = 75_000;
 const ANSWERED_WITHIN_MS = 20_000;
 const MARKS = ["ack", "read", "dismiss"];
 const SENT_AWAY = ["drain", "overload", "rebalance", "internal", "slow_reader", "unfinished", "no_pong"];
 
-/** What happens by chance, and how often beside the others. */
+/** The random events, each with its weight. */
 const EVENTS = [
   [30, "publish"],
   [6, "follow"],
@@ -122,7 +122,7 @@ class History {
     const ms = world.ms(10_000, 600_000);
     world.note("the device sleeps for", ms);
     for (const tab of device.tabs) tab.block(ms);
-    // Nobody answers the gateways' pings meanwhile.
+    // The gateways' pings get no answer meanwhile.
     const asleep = [...device.links];
     if (ms > 50_000) world.after(50_000, () => asleep.forEach((link) => link.gateway.bye(link, "no_pong")));
   }
@@ -200,7 +200,7 @@ class History {
     this.#recheck();
   }
 
-  /** Something between here and there lets requests through, and no sockets. */
+  /** Have a proxy on the way let requests through, and no sockets. */
   forbid() {
     const { device, world } = this;
     device.forbidsSockets = true;
@@ -231,7 +231,7 @@ class History {
     world.after(world.ms(100, 6000), () => (gateway.isStarting = false));
   }
 
-  /** A gateway that is in a hurry leaves unread what comes in the next second. */
+  /** A gateway that is in a hurry leaves bytes of the next second unread. */
   hurry() {
     const link = this.#link;
     if (this.hasFlurries || !link?.gateway.readers.has(link)) return;
@@ -342,7 +342,7 @@ class History {
     return link?.isOpen && leader.session.state === "open" && link.gateway.readers.has(link) ? link : null;
   }
 
-  /** Whether its reader may have the topic of this subscription. */
+  /** True if the user may have the topic of this subscription. */
   #mayHave({ topic }, { user }) {
     return topic === TOPICS.public || (topic === TOPICS.own ? user === "42" : user !== null);
   }
@@ -366,11 +366,11 @@ class History {
       if (!reader.topics.has(one.topic)) return void world.broken("a subscription isn't at the gateway");
       const missing = fabric.entries.get(one.topic).filter(({ type, n }) => type === "message" && n >= one.since && !one.got.has(n));
       if (missing.length) world.note(tab.id, one.topic, "lacks", missing.map(({ n }) => n), "of", one.since);
-      if (missing.length) world.broken("a message is missing, and no gap was told");
+      if (missing.length) world.broken("a message is missing, and no gap was reported");
     }
   }
 
-  /** Who follows nothing any more leaves nothing behind. */
+  /** End all subscriptions, and check that nothing of them is left. */
   async #leaveAll() {
     const { world, device } = this;
     for (const one of this.#live) one.tab.unfollow(one);

@@ -1,6 +1,6 @@
 /**
- * The connection of a tab. What the library does with sockets and timers (connection.ts, transport.ts) is done here on
- * simulated ones; what it decides (session.ts and all below) is the library's own.
+ * The connection of a tab. The sockets and timers (connection.ts, transport.ts) are simulated here;
+ * the decisions (session.ts and all below) are the library's own.
  */
 
 import { CLOSES } from "./gateway.mjs";
@@ -13,7 +13,7 @@ const STOPS = new Set(Object.values(CLOSES).filter(({ reconnect }) => !reconnect
 /** The most that a page may ask of regions in a minute. */
 const MOST_DISCOVERIES = 25;
 
-/** One connection, or the attempt at one. What a cut has swallowed nobody is told. */
+/** A connection, or the attempt at one. Nobody learns of bytes lost in a cut. */
 export class SimulatedLink {
   constructor(leader, gateway, transport) {
     const { world, device } = leader;
@@ -51,7 +51,7 @@ export class SimulatedLink {
     });
   }
 
-  /** Something on its way to the page, behind what is on its way already. */
+  /** Send an event to the page, behind those that are on their way. */
   #down(happen) {
     if (!this.isOpen && !this.downAt && !this.isCut && this.wasHealthy) this.gateway.welcome(this);
     this.downAt = Math.max(this.downAt, this.world.now + this.latency + this.world.ms(0, 30));
@@ -62,7 +62,7 @@ export class SimulatedLink {
 
   deliver(push) {
     this.#down(() => {
-      if (push.type === "disconnect") this.#told(push);
+      if (push.type === "disconnect") this.#onDisconnect(push);
       this.leader.do((now) => {
         this.leader.session.heard(now);
         this.leader.session.push(push, now);
@@ -70,13 +70,13 @@ export class SimulatedLink {
     });
   }
 
-  #told(close) {
+  #onDisconnect(close) {
     this.wasHealthy = false;
     this.leader.askedMs = close.retry_after_ms;
     if (!STOPS.has(close)) return;
     this.leader.mayStop = true;
     // Without the login that isn't taken any more it may come back.
-    this.leader.mustStop = !(this.hasSaidToken && close === CLOSES.invalid_token);
+    this.leader.mustStop = !(this.hasSentToken && close === CLOSES.invalid_token);
   }
 
   /** The gateway closes. */
@@ -93,14 +93,14 @@ export class SimulatedLink {
   }
 
   send(verb) {
-    if (!this.isOpen || this.isEnded) return this.world.broken("a verb is said without a connection");
+    if (!this.isOpen || this.isEnded) return this.world.broken("a verb is sent without a connection");
     this.upAt = Math.max(this.upAt, this.world.now + this.latency);
     return this.world.after(this.upAt - this.world.now, () => {
       if (!this.isCut && this.gateway.readers.has(this)) this.gateway.received(this, verb);
     });
   }
 
-  /** Nothing passes any more, and nobody hears of it. */
+  /** Let nothing pass any more, without an end for either side. */
   cut() {
     this.isCut = true;
     this.wasHealthy = false;
@@ -115,7 +115,7 @@ export class SimulatedLink {
   }
 }
 
-/** The connection of a tab: carries out what its session asks for. */
+/** The connection of a tab: carries out the effects of its session. */
 export class Leader {
   constructor(tab, library) {
     const { world, device } = tab;
@@ -140,7 +140,7 @@ export class Leader {
     queueMicrotask(() => this.#turned());
   }
 
-  /** What this turn of the thread brought about is said at its end. */
+  /** The results of this turn of the thread are sent at its end. */
   #turned() {
     this.isTurning = false;
     if (this.tab.leader !== this) return;
@@ -157,11 +157,11 @@ export class Leader {
 
   /** A tab says something. */
   note(note) {
-    // Who logs in begins anew.
+    // A login begins anew.
     if (note.t === "ask" && note.verb.action === "login") this.mustStop = false;
     if (note.t === "token") this.#isBrought(note.token);
-    // It is said at the end of this turn of the thread, and may be just on its way when the gateway closes.
-    if (this.link && (note.token || note.login || note.verb?.token)) this.link.hasSaidToken = true;
+    // The token is sent at the end of this turn of the thread, and may be just on its way when the gateway closes.
+    if (this.link && (note.token || note.login || note.verb?.token)) this.link.hasSentToken = true;
     this.do((now) => this.session.note(note, now));
   }
 
@@ -192,19 +192,19 @@ export class Leader {
 
   #open({ target, transport }) {
     if (this.link) this.world.broken("a second socket is opened beside the first");
-    if (this.mustStop) this.world.broken("the page comes back although it was told to stop");
-    if (this.world.now < this.notBefore) this.world.broken("the page comes back before the gateway said that it may");
+    if (this.mustStop) this.world.broken("the page comes back although it was sent away for good");
+    if (this.world.now < this.notBefore) this.world.broken("the page comes back before the gateway allows it");
     this.askedMs = 0;
     this.link = new SimulatedLink(this, this.device.gatewayOf(target), transport);
     this.world.note(this.tab.id, "opens", this.link.gateway.name, transport);
   }
 
   #send(verb) {
-    // It may be that the socket has closed, and what was due until then comes first.
+    // The socket may have closed; events that were due before come first.
     if (!this.link) return undefined;
     if (verb.token !== undefined) {
       this.#says(verb.token);
-      this.link.hasSaidToken = true;
+      this.link.hasSentToken = true;
     }
     this.world.note(this.tab.id, "says", verb.action, verb.topic ?? verb.token ?? "");
     return this.link.send(verb);
@@ -218,7 +218,7 @@ export class Leader {
 
   #says(token) {
     const made = this.device.tokens.get(token);
-    if (made && !made.isInTime) this.world.broken("a token is said that was asked for by an earlier question");
+    if (made && !made.isInTime) this.world.broken("a token is sent that was asked for by an earlier question");
   }
 
   #hangUp() {
@@ -278,7 +278,7 @@ export class Leader {
       this.notBefore = Math.max(this.notBefore, world.now + asked - 5);
       if (details.wait > 30_000 + asked) world.broken("the page waits longer than half a minute");
     }
-    if (state === "stopped" && !this.mayStop) world.broken("the page stops without having been told so");
+    if (state === "stopped" && !this.mayStop) world.broken("the page stops without a reason from the gateway");
     if (state !== "open" && this.last === "open") this.mayStop = state === "stopped";
     if (state === "waiting" || state === "stopped") this.#drop();
     if (this.last !== state) world.note(this.tab.id, "is", state, details.reason ?? "", details.wait ?? "");

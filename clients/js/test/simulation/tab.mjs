@@ -1,12 +1,12 @@
 /**
- * A tab: a thread, a subscriber of the library's, and a page whose handlers do whatever pages do. What the library does
- * with locks and channels (tabs.ts) is done here on simulated ones.
+ * A tab: a thread, a subscriber of the library's, and a page whose handlers act like those of pages. The locks
+ * and channels of the library (tabs.ts) are simulated here.
  */
 
 import { CHANNEL_MS, Leader } from "./leader.mjs";
 
 const LOOK_MS = 5000;
-/** So often a page's thread is blocked again before it has read what waits, in pages that are seen and in others. */
+/** The number of times that a page's thread is blocked again before it has read the waiting events, in visible and in hidden pages. */
 const BLOCKS_IN_A_ROW = { seen: 3, hidden: 1 };
 
 export class Tab {
@@ -16,7 +16,7 @@ export class Tab {
     this.takesTokens = world.chance(0.7);
     const token = world.chance(0.3) ? device.newToken() : () => this.makeToken();
     const { Subscriber } = device.sources;
-    this.subscriber = new Subscriber({ id, token: this.takesTokens ? token : null, say: (note) => this.say(note), notify: (event) => this.told(event) });
+    this.subscriber = new Subscriber({ id, token: this.takesTokens ? token : null, say: (note) => this.say(note), notify: (event) => this.onEvent(event) });
     device.tabs.push(this);
     if (!device.holder) this.lead();
     else this.subscriber.hello();
@@ -25,7 +25,7 @@ export class Tab {
 
   /* ---- Its thread ---- */
 
-  /** Something happens in the page, when its thread is free. */
+  /** Run an event of the page when its thread is free. */
   task(source, happen) {
     if (this.isOver) return;
     if (this.world.now < this.blockedUntil || this.waiting.length) this.waiting.push({ source, happen });
@@ -53,7 +53,7 @@ export class Tab {
     return this.isHidden ? BLOCKS_IN_A_ROW.hidden : BLOCKS_IN_A_ROW.seen;
   }
 
-  /** What waits is done in any order, but for what comes the same way; and the next script may come before all of it. */
+  /** Run the waiting events in any order, but in turn for each source; the next script may come before all of them. */
   #unblocked() {
     while (this.waiting.length && !this.isOver) {
       if (this.world.now < this.blockedUntil) return;
@@ -113,8 +113,8 @@ export class Tab {
     this.question = null;
   }
 
-  told(event) {
-    if (this.isOver) this.world.broken(`a closed page is told of: ${event}`);
+  onEvent(event) {
+    if (this.isOver) this.world.broken(`a closed page gets the event: ${event}`);
   }
 
   /** Promises come late or never, or throw. */
@@ -191,7 +191,7 @@ export class Tab {
     else this.follow(one.topic);
   }
 
-  /** It awaits an answer, which comes at last. */
+  /** Send a verb, and await the answer. */
   ask(verb) {
     const { world } = this;
     this.pending += 1;

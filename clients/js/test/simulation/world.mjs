@@ -35,7 +35,7 @@ export class SimulatedWorld {
     this.trace.push([this.now - this.begun, ...words]);
   }
 
-  /** An invariant doesn't hold, `what` says which in words that don't depend on the seed: the first one counts. */
+  /** Record a broken invariant, named by `what` without the seed; the first one counts. */
   broken(what) {
     this.note("BROKEN", what);
     this.fault ??= what;

@@ -37,7 +37,7 @@ VARIABLE = "NEWSFABRIC_RUN"
 #: The name of a command in a host's statistics (``set_stats``).
 COMMAND = "newsfabric_give_back"
 #: The only action whose statistics are written here.
-SAID_HERE = "ansible.builtin.set_stats"
+SHOWN_ACTION = "ansible.builtin.set_stats"
 #: A host that doesn't reply in this time stays locked.
 SECONDS = 30
 
@@ -67,7 +67,7 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_ok(self, result: Any) -> None:
         """Remember the command for a host at the end."""
-        if result._task.resolved_action != SAID_HERE:
+        if result._task.resolved_action != SHOWN_ACTION:
             return
         data = result._result.get("ansible_stats", {}).get("data", {})
         if COMMAND in data:

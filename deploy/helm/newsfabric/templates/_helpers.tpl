@@ -42,11 +42,11 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 
 {{- define "newsfabric.grace" -}}
 {{- $least := add (include "newsfabric.drain" .) 60 -}}
-{{- $said := int .Values.retail.terminationGracePeriodSeconds -}}
-{{- if and $said (lt $said (int $least)) -}}
-{{- fail (printf "retail.terminationGracePeriodSeconds is %d: the drain of a full box and a minute are %d" $said (int $least)) -}}
+{{- $given := int .Values.retail.terminationGracePeriodSeconds -}}
+{{- if and $given (lt $given (int $least)) -}}
+{{- fail (printf "retail.terminationGracePeriodSeconds is %d: the drain of a full box and a minute are %d" $given (int $least)) -}}
 {{- end -}}
-{{- $said | default $least -}}
+{{- $given | default $least -}}
 {{- end }}
 
 {{- define "newsfabric.podSecurity" -}}

@@ -124,7 +124,7 @@ module "proxy_network" {
   cidr        = var.proxy.cidr
   zones       = var.proxy.zones
   kms_key_arn = module.proxy_iam.kms_key_arn
-  # Its machines have an internet route of their own.
+  # The machines of the proxy network have an internet route of their own.
   endpoints = []
 }
 

@@ -4,7 +4,7 @@ variable "fabric" {
 }
 
 variable "region" {
-  description = "Their region of the fabric, like oregon: tag Region."
+  description = "The fabric's region of the machines, like oregon: tag Region."
   type        = string
 }
 

@@ -59,20 +59,20 @@ resource "aws_lb_listener" "readers" {
 
 # Frontdesks trust X-Forwarded-For from there, so this balancer speaks HTTP, over TLS to them as well: they have certificates of the
 # fabric's own authority (newsfabric_tls), and the balancer accepts any certificate.
-resource "aws_lb" "desks" {
-  name                       = "${var.name}-desks"
+resource "aws_lb" "frontdesks" {
+  name                       = "${var.name}-http"
   load_balancer_type         = "application"
   internal                   = false
   subnets                    = values(var.subnets)
-  security_groups            = [var.groups["desks-door"]]
+  security_groups            = [var.groups["frontdesks-door"]]
   drop_invalid_header_fields = true
   enable_deletion_protection = var.deletion_protection
   # The board is a stream with an event each second.
   idle_timeout = 60
 }
 
-resource "aws_lb_target_group" "desks" {
-  name                 = "${var.name}-desks"
+resource "aws_lb_target_group" "frontdesks" {
+  name                 = "${var.name}-http"
   vpc_id               = var.vpc_id
   target_type          = "instance"
   protocol             = "HTTPS"
@@ -90,16 +90,16 @@ resource "aws_lb_target_group" "desks" {
   }
 }
 
-resource "aws_lb_target_group_attachment" "desks" {
+resource "aws_lb_target_group_attachment" "frontdesks" {
   for_each = var.frontdesks
 
-  target_group_arn = aws_lb_target_group.desks.arn
+  target_group_arn = aws_lb_target_group.frontdesks.arn
   target_id        = each.value
   port             = var.frontdesk_port
 }
 
-resource "aws_lb_listener" "desks" {
-  load_balancer_arn = aws_lb.desks.arn
+resource "aws_lb_listener" "frontdesks" {
+  load_balancer_arn = aws_lb.frontdesks.arn
   protocol          = "HTTPS"
   port              = 443
   ssl_policy        = var.tls_policy
@@ -107,6 +107,6 @@ resource "aws_lb_listener" "desks" {
 
   default_action {
     type             = "forward"
-    target_group_arn = aws_lb_target_group.desks.arn
+    target_group_arn = aws_lb_target_group.frontdesks.arn
   }
 }

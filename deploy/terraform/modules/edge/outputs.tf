@@ -8,15 +8,15 @@ output "readers" {
   value       = one([for lb in aws_lb.readers : { dns_name = lb.dns_name, zone_id = lb.zone_id }])
 }
 
-output "desks" {
+output "frontdesks" {
   description = "The frontdesks' balancer."
-  value       = { dns_name = aws_lb.desks.dns_name, zone_id = aws_lb.desks.zone_id }
+  value       = { dns_name = aws_lb.frontdesks.dns_name, zone_id = aws_lb.frontdesks.zone_id }
 }
 
 output "alarm_dimensions" {
   description = "Balancers and target groups as CloudWatch names them."
   value = {
-    desks   = { LoadBalancer = aws_lb.desks.arn_suffix, TargetGroup = aws_lb_target_group.desks.arn_suffix }
-    readers = one([for n, lb in aws_lb.readers : { LoadBalancer = lb.arn_suffix, TargetGroup = aws_lb_target_group.readers[n].arn_suffix }])
+    frontdesks = { LoadBalancer = aws_lb.frontdesks.arn_suffix, TargetGroup = aws_lb_target_group.frontdesks.arn_suffix }
+    readers    = one([for n, lb in aws_lb.readers : { LoadBalancer = lb.arn_suffix, TargetGroup = aws_lb_target_group.readers[n].arn_suffix }])
   }
 }

@@ -35,12 +35,12 @@ variable "readers_edge" {
 }
 
 variable "groups" {
-  description = "Security groups of the balancers, from module firewall: desks-door, and readers-door with nlb."
+  description = "Security groups of the balancers, from module firewall: frontdesks-door, and readers-door with nlb."
   type        = map(string)
 
   validation {
-    condition     = contains(keys(var.groups), "desks-door") && (var.readers_edge != "nlb" || contains(keys(var.groups), "readers-door"))
-    error_message = "groups must have desks-door, and with nlb readers-door."
+    condition     = contains(keys(var.groups), "frontdesks-door") && (var.readers_edge != "nlb" || contains(keys(var.groups), "readers-door"))
+    error_message = "groups must have frontdesks-door, and with nlb readers-door."
   }
 }
 

@@ -14,8 +14,8 @@ locals {
 
   # to: the group that is opened. group or cidrs: its clients.
   region_openings = concat([
-    { to = "desks-door", group = null, cidrs = local.internet, port = 443, why = "readers, publishers over HTTP and operators, to a frontdesk" },
-    { to = "core", group = "desks-door", cidrs = [], port = var.ports.frontdesk, why = "what the balancer lets through to a frontdesk" },
+    { to = "frontdesks-door", group = null, cidrs = local.internet, port = 443, why = "readers, publishers over HTTP and operators, to a frontdesk" },
+    { to = "core", group = "frontdesks-door", cidrs = [], port = var.ports.frontdesk, why = "what the balancer lets through to a frontdesk" },
     { to = "core", group = "core", cidrs = [], port = var.ports.amqps, why = "services, and shovels between brokers" },
     { to = "core", group = "core", cidrs = [], port = var.ports.management, why = "keepers" },
     { to = "core", group = "client", cidrs = [], port = var.ports.amqps, why = "shovels of receipts, which run on client nodes" },

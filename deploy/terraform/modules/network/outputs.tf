@@ -4,12 +4,12 @@ output "vpc_id" {
 }
 
 output "cidr" {
-  description = "Its addresses."
+  description = "The network's addresses."
   value       = var.cidr
 }
 
 output "zones" {
-  description = "Its zones, in their order."
+  description = "The network's zones, in their order."
   value       = var.zones
 }
 

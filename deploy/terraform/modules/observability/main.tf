@@ -16,19 +16,19 @@ resource "aws_sns_topic_subscription" "emails" {
 
 locals {
   # Values in a scaler's own metrics from which an operator must look.
-  said = {
+  watched_metrics = {
     DriverFailing = { threshold = 1, minutes = 5, why = "its driver fails: boxes are neither made nor ended" }
     Limited       = { threshold = 1, minutes = 5, why = "more boxes are needed than there may be: readers may be refused" }
     SilentBoxes   = { threshold = 1, minutes = 10, why = "a box that had readers fell silent, and nobody ends it: look at /scale" }
     FailedBoxes   = { threshold = 2, minutes = 10, why = "boxes never become ready: look at the image" }
   }
-  told = merge([for scaler in var.scalers : { for name, each in local.said : "${scaler}-${name}" => merge(each, { scaler = scaler, metric = name }) }]...)
+  watched = merge([for scaler in var.scalers : { for name, each in local.watched_metrics : "${scaler}-${name}" => merge(each, { scaler = scaler, metric = name }) }]...)
 
   doors = { for door, dimensions in var.target_groups : door => dimensions if dimensions != null }
 }
 
 resource "aws_cloudwatch_metric_alarm" "scalers" {
-  for_each = local.told
+  for_each = local.watched
 
   alarm_name          = "${var.name}-${each.key}"
   alarm_description   = "${each.value.scaler}: ${each.value.why}"
@@ -40,7 +40,7 @@ resource "aws_cloudwatch_metric_alarm" "scalers" {
   evaluation_periods  = each.value.minutes
   comparison_operator = "GreaterThanOrEqualToThreshold"
   threshold           = each.value.threshold
-  # Its silence is another alarm.
+  # A scaler's silence is another alarm.
   treat_missing_data = "notBreaching"
   alarm_actions      = [aws_sns_topic.alarms.arn]
   ok_actions         = [aws_sns_topic.alarms.arn]
@@ -50,7 +50,7 @@ resource "aws_cloudwatch_metric_alarm" "silent_scaler" {
   for_each = toset(var.scalers)
 
   alarm_name          = "${var.name}-${each.key}-silent"
-  alarm_description   = "${each.key} has said nothing for five minutes: boxes stay as they are, but for the safety net"
+  alarm_description   = "${each.key} has sent no metrics for five minutes: boxes stay as they are, but for the safety net"
   namespace           = var.cloudwatch_namespace
   metric_name         = "WantedBoxes"
   dimensions          = { Region = var.region, Scaler = each.key }

@@ -112,7 +112,7 @@ module "retail" {
   schedules            = var.retail.schedules
   scalers              = local.scalers
   cloudwatch_namespace = module.iam.cloudwatch_namespace
-  told = {
+  box_settings = {
     core  = [for name in sort(keys(local.hosts.core)) : "amqps://${name}.${local.inside}/%2F"]
     store = "cassandra://${join(",", [for name in sort(keys(local.hosts.store)) : "${local.hosts.store[name].address}:${module.firewall.ports.cql}"])}/newsfabric?dc=${var.region}"
     frontdesks = [

@@ -30,7 +30,7 @@ output "tiers" {
 
 output "doors" {
   description = "Balancers, for module routing."
-  value       = { desks = module.edge.desks, readers = module.edge.readers }
+  value       = { frontdesks = module.edge.frontdesks, readers = module.edge.readers }
 }
 
 output "scaler_options" {

@@ -60,7 +60,7 @@ resource "aws_launch_template" "this" {
       path        = "/etc/newsfabric/instance.json"
       permissions = "0644"
       # operations/instance/description.py reads it.
-      content = jsonencode(merge(var.told, {
+      content = jsonencode(merge(var.box_settings, {
         role          = "retail"
         region        = var.region
         group         = var.name

@@ -164,7 +164,7 @@ variable "schedules" {
   }
 }
 
-variable "told" {
+variable "box_settings" {
   description = "User data of a box: AMQPS URLs of the core, the store's URL, frontdesks (its own region's first), and the URL for readers ({box} is its id). Also networks of frontdesks and of balancers, pages that may connect, the checks of tokens, and names of its secrets."
   type = object({
     core           = list(string)
@@ -181,7 +181,7 @@ variable "told" {
   })
 
   validation {
-    condition     = length(var.told.core) > 0 && length(var.told.frontdesks) > 0 && alltrue([for url in concat(var.told.core, [var.told.store]) : !strcontains(url, "@")])
-    error_message = "told must have one core node and one frontdesk at least, and no URL with a login: user data is no place for secrets."
+    condition     = length(var.box_settings.core) > 0 && length(var.box_settings.frontdesks) > 0 && alltrue([for url in concat(var.box_settings.core, [var.box_settings.store]) : !strcontains(url, "@")])
+    error_message = "box_settings must have one core node and one frontdesk at least, and no URL with a login: user data is no place for secrets."
   }
 }

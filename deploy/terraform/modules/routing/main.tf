@@ -6,7 +6,7 @@ locals {
   served = { for name, region in var.regions : name => region if !contains(var.evacuated, name) }
 }
 
-resource "aws_route53_health_check" "desk" {
+resource "aws_route53_health_check" "frontdesk" {
   for_each = var.regions
 
   type              = "HTTPS"
@@ -27,15 +27,15 @@ resource "aws_route53_record" "nearest" {
   name            = var.domain
   type            = "A"
   set_identifier  = each.key
-  health_check_id = aws_route53_health_check.desk[each.key].id
+  health_check_id = aws_route53_health_check.frontdesk[each.key].id
 
   latency_routing_policy {
     region = each.value.aws_region
   }
 
   alias {
-    name                   = each.value.desks.dns_name
-    zone_id                = each.value.desks.zone_id
+    name                   = each.value.frontdesks.dns_name
+    zone_id                = each.value.frontdesks.zone_id
     evaluate_target_health = true
   }
 }
@@ -48,8 +48,8 @@ resource "aws_route53_record" "region" {
   type    = "A"
 
   alias {
-    name                   = each.value.desks.dns_name
-    zone_id                = each.value.desks.zone_id
+    name                   = each.value.frontdesks.dns_name
+    zone_id                = each.value.frontdesks.zone_id
     evaluate_target_health = false
   }
 }

@@ -22,7 +22,7 @@ variable "regions" {
   description = "Region to its AWS region and its balancers; readers is null where readers connect to boxes' own addresses."
   type = map(object({
     aws_region = string
-    desks      = object({ dns_name = string, zone_id = string })
+    frontdesks = object({ dns_name = string, zone_id = string })
     readers    = optional(object({ dns_name = string, zone_id = string }))
   }))
 }

@@ -73,7 +73,7 @@ async def gateway(status: bytes = b"200 OK") -> AsyncIterator[SlowGateway]:
 
 async def asked(catching: HistoryProxy, box: LoadReport, topic: str) -> str:
     try:
-        answer = await catching.ask([box], {"topic": topic}, {})
+        answer = await catching.ask_boxes([box], {"topic": topic}, {})
     except HttpProblem as problem:
         return f"{problem.status} {problem.reason}, {problem.headers}"
     assert answer.body == (LARGE if topic == "large" else SMALL)
@@ -107,7 +107,7 @@ async def test_a_gateway_that_can_not_now_is_left_for_the_next_one(status: bytes
         catching = HistoryProxy()
         for one in (unable, there):
             one.go_on.set()
-        answer = await catching.ask([unable.box, there.box], {"topic": "small"}, {})
+        answer = await catching.ask_boxes([unable.box, there.box], {"topic": "small"}, {})
         assert (answer, unable.asked, there.asked) == (HistoryReply(200, SMALL), 1, 1)
         assert await asked(catching, unable.box, "small") == UNAVAILABLE
         catching.close()
@@ -117,7 +117,7 @@ async def test_what_a_gateway_refuses_for_good_no_other_one_is_asked():
     async with gateway(b"403 Forbidden") as refusing, gateway() as there:
         catching = HistoryProxy()
         refusing.go_on.set()
-        answer = await catching.ask([refusing.box, there.box], {"topic": "small"}, {})
+        answer = await catching.ask_boxes([refusing.box, there.box], {"topic": "small"}, {})
         assert (answer.status, there.asked) == (403, 0)
         catching.close()
 
@@ -127,7 +127,7 @@ async def test_a_gateway_that_never_ends_its_answer_is_left_in_time():
         catching = HistoryProxy(seconds=0.2)
         boxes = [there.box] * 3
         with pytest.raises(HttpProblem, match="503 unavailable"):
-            await catching.ask(boxes, {"topic": "large"}, {})
+            await catching.ask_boxes(boxes, {"topic": "large"}, {})
         assert (there.asked, held()) == (1, 0)
         catching.close()
 
@@ -145,7 +145,7 @@ async def test_nothing_is_held_for_a_reader_who_is_gone(house: House):
         assert value(counters.CATCHING_UP_LEFT) == before + 1
 
 
-async def test_one_question_more_than_may_be_on_their_way_is_told_to_come_back(
+async def test_one_question_more_than_may_be_on_their_way_is_asked_to_come_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(catching_up, "_AT_ONCE", 2)
@@ -163,7 +163,8 @@ async def test_one_question_more_than_may_be_on_their_way_is_told_to_come_back(
 async def leave(catching: HistoryProxy, boxes: list[LoadReport], number: int) -> None:
     """Start ``number`` requests, and cancel them before any answer."""
     questions = [
-        asyncio.create_task(catching.ask(boxes, {"topic": "small"}, {})) for _ in range(number)
+        asyncio.create_task(catching.ask_boxes(boxes, {"topic": "small"}, {}))
+        for _ in range(number)
     ]
     await asyncio.sleep(0)
     for question in questions:
@@ -179,7 +180,7 @@ async def test_readers_who_leave_a_silent_box_keep_nobody_from_another_one():
         await leave(catching, [silent_box], 10)
         # No request waits for the silent one any more.
         for _ in range(100):
-            answer = await catching.ask([silent_box, there.box], {"topic": "small"}, {})
+            answer = await catching.ask_boxes([silent_box, there.box], {"topic": "small"}, {})
             assert answer == HistoryReply(200, SMALL)
         assert await asked(catching, silent_box, "small") == UNAVAILABLE
         # It answers its requests.

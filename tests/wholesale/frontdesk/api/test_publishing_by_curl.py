@@ -201,7 +201,7 @@ async def test_a_rehearsal_that_is_misspelt_is_none_either(house: House, query: 
 # Errors in terms of HTTP
 
 
-async def test_who_has_no_key_is_told_how_to_send_one(guarded: House):
+async def test_who_has_no_key_learns_how_to_send_one(guarded: House):
     assert error(await guarded.publish(HEADLINE)) == (
         401,
         "unauthorized",
@@ -209,12 +209,12 @@ async def test_who_has_no_key_is_told_how_to_send_one(guarded: House):
     )
 
 
-async def test_who_has_a_wrong_key_is_told_that(guarded: House):
+async def test_who_has_a_wrong_key_learns_that(guarded: House):
     _, _, detail = error(await guarded.publish(HEADLINE, X_API_Key="x" * 16))
     assert detail == "this API key isn't one of this frontdesk's (--api-key-file)"
 
 
-async def test_who_publishes_as_another_is_told_whom_the_key_is_bound_to(guarded: House):
+async def test_who_publishes_as_another_learns_whom_the_key_is_bound_to(guarded: House):
     asked = guarded.publish(HEADLINE | {"app_id": "web"}, X_API_Key=BOUND.key)
     assert error(await asked) == (
         403,
@@ -224,7 +224,7 @@ async def test_who_publishes_as_another_is_told_whom_the_key_is_bound_to(guarded
 
 
 @pytest.mark.parametrize("is_rehearsed", [False, True])
-async def test_a_key_that_is_bound_to_nobody_is_told_what_is_needed(
+async def test_a_key_that_is_bound_to_nobody_gets_an_answer_with_what_is_needed(
     guarded: House, is_rehearsed: bool
 ):
     document = HEADLINE | {"app_id": "cms"}
@@ -244,7 +244,7 @@ async def test_a_key_that_is_bound_to_nobody_is_told_what_is_needed(
     )
 
 
-async def test_a_topic_that_isnt_the_publishers_is_told_as_that(guarded: House):
+async def test_a_topic_that_isnt_the_publishers_is_reported_as_that(guarded: House):
     document = HEADLINE | {"topic": "sport.x"}
     assert error(await rehearse(guarded, document, X_API_Key=BOUND.key)) == (
         403,
@@ -267,13 +267,15 @@ async def test_with_a_bound_key_all_is_well(guarded: House):
         (b'{"body": 1}', 'topic is required, such as {"topic": "news.breaking", "body": …}'),
     ],
 )
-async def test_a_body_that_is_none_is_told_what_to_send(house: House, body: bytes, detail: str):
+async def test_a_body_that_is_none_gets_an_answer_with_what_to_send(
+    house: House, body: bytes, detail: str
+):
     status, reason, found = error(await house.publish(body))
     assert (status, reason) == (400, "bad_request")
     assert found.startswith(detail)
 
 
-async def test_what_curl_says_by_default_is_told_how_to_say_json(house: House):
+async def test_the_default_content_type_of_curl_is_refused_with_the_right_one(house: House):
     _, _, detail = error(
         await house.publish(HEADLINE, Content_Type="application/x-www-form-urlencoded")
     )

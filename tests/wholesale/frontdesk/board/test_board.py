@@ -48,7 +48,7 @@ def report_message(report: Report, by: str | None = None) -> Message:
     return encode_report(report, user_id=by or login_of(report))
 
 
-def document(response: HTTPResponse) -> dict[str, Any]:
+def board_of(response: HTTPResponse) -> dict[str, Any]:
     assert response.code == 200, response.body
     assert response.headers["Content-Type"] == JSON
     assert "no-store" in response.headers["Cache-Control"]
@@ -60,7 +60,7 @@ def document(response: HTTPResponse) -> dict[str, Any]:
 async def names(house: House) -> set[str]:
     """Return the processes of its own region that the board shows."""
     house.service._board.refresh()
-    region = document(await house.fetch("/board.json"))["regions"][0]
+    region = board_of(await house.fetch("/board.json"))["regions"][0]
     return {one["name"] for one in (*region["services"], *region["boxes"])}
 
 
@@ -73,11 +73,11 @@ async def test_the_board_shows_who_reports(house: House):
     async with asyncio.timeout(60):
         while await names(house) < {"oregon-frontdesk-1", "oregon-retail-1", "oregon-router-1"}:
             pass
-    found = document(await house.fetch("/board.json"))
+    found = board_of(await house.fetch("/board.json"))
     assert found["frontdesk"] == "oregon-frontdesk-1"
     assert [region["name"] for region in found["regions"]] == ["oregon", "dublin"]
     assert found["regions"][1]["frontdesk_url"] == DUBLIN
-    own = document(await house.fetch("/board.json?own=1"))
+    own = board_of(await house.fetch("/board.json?own=1"))
     assert [region["name"] for region in own["regions"]] == ["oregon"]
 
 
@@ -110,7 +110,7 @@ async def test_it_answers_without_core_client_and_store(house: House):
         setattr(house.store, method, broken)
     house.service._board._links_up = lambda: (False, False)
     house.service._board.refresh()
-    region = document(await house.fetch("/board.json"))["regions"][0]
+    region = board_of(await house.fetch("/board.json"))["regions"][0]
     assert region["state"] == "troubled"
     assert region["why"][0] == "oregon-frontdesk-1 reaches no node of oregon/core: it hears nobody"
 
@@ -118,7 +118,7 @@ async def test_it_answers_without_core_client_and_store(house: House):
 async def test_plots_have_every_region(house: House):
     house.service._board._next_point = 0.0
     house.service._board.refresh()
-    found = document(await house.fetch("/board/plots.json"))
+    found = board_of(await house.fetch("/board/plots.json"))
     assert found["every_ms"] == 5000
     assert set(found["regions"]) == {"oregon", "dublin"}
     assert found["regions"]["oregon"]["series"]["readers"] == [0]
@@ -223,7 +223,7 @@ async def test_without_a_login_there_is_nothing_to_see(
 async def test_an_operators_token_opens_it(topics: TopicTable, tmp_path: Path):
     async with guarded(topics, tmp_path) as house:
         response = await house.fetch("/board.json", headers=bearer(operator=True))
-        assert document(response)["region"] == "oregon"
+        assert board_of(response)["region"] == "oregon"
 
 
 @pytest.mark.parametrize("claim", [{}, {"operator": False}, {"operator": "true"}, {"operator": 1}])
@@ -252,7 +252,7 @@ async def test_a_login_sets_a_cookie_that_scripts_cant_read(topics: TopicTable, 
         assert "SameSite=Strict" in cookie
         assert "Secure" not in cookie
         sent = {"Cookie": cookie.split(";", 1)[0]}
-        assert document(await house.fetch("/board.json", headers=sent))["region"] == "oregon"
+        assert board_of(await house.fetch("/board.json", headers=sent))["region"] == "oregon"
 
 
 async def test_an_answer_says_who_is_logged_in(topics: TopicTable, tmp_path: Path):
@@ -394,7 +394,7 @@ async def test_with_a_key_of_its_file_another_frontdesk_sees_its_region_and_noth
 ):
     async with open_house(topics, exposed(keys(tmp_path, KEY, FORMER))) as house:
         found = await house.fetch("/board.json?own=1", headers=knowing(key))
-        assert [region["name"] for region in document(found)["regions"]] == ["oregon"]
+        assert [region["name"] for region in board_of(found)["regions"]] == ["oregon"]
         assert "Newsfabric-Operator" not in found.headers
         for path in (
             "/board.json",
@@ -547,5 +547,5 @@ async def test_a_key_is_not_shown_over_plain_http_to_other_machines_unless_one_s
 
 async def _dublin(house: House) -> dict[str, Any]:
     house.service._board.refresh()
-    found: dict[str, Any] = document(await house.fetch("/board.json"))["regions"][1]
+    found: dict[str, Any] = board_of(await house.fetch("/board.json"))["regions"][1]
     return found

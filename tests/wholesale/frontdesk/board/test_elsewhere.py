@@ -33,7 +33,7 @@ def answered() -> dict[str, Any]:
     keeper = dataclasses.replace(KEEPER, shovels=(SHOVEL,), nodes=(NODE,))
     played.pass_by(6, dataclasses.replace(ROUTER, figures={"router_void": 0.0}), BOX, LOAD, keeper)
     played.pass_by(4, BOX, LOAD, keeper)
-    found: dict[str, Any] = orjson.loads(orjson.dumps(played.document(own=True)))
+    found: dict[str, Any] = orjson.loads(orjson.dumps(played.board_document(own=True)))
     return found
 
 

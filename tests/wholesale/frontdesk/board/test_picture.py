@@ -141,7 +141,7 @@ def test_certificates_that_end_on_one_day_are_one_reason(played: PlayedPicture):
     ]
 
 
-def test_what_is_wrong_now_is_said_before_what_will_be(played: PlayedPicture):
+def test_what_is_wrong_now_is_shown_before_what_will_be(played: PlayedPicture):
     state, why = _why(played, BOX, _ends(ROUTER, 9), dataclasses.replace(KEEPER, state="starting"))
     assert state == "troubled"
     assert why == [
@@ -210,11 +210,11 @@ def test_the_busiest_topics_of_all_routers_are_added_up(played: PlayedPicture):
 
 
 def test_an_empty_region_is_a_document_too(played: PlayedPicture):
-    document = played.document()
+    document = played.board_document()
     assert document["regions"][0]["why"] == ["no box is ready"]
     assert document["regions"][0]["totals"]["delay_p50_ms"] is None
     assert [region["name"] for region in document["regions"]] == ["oregon", "dublin"]
-    assert [region["name"] for region in played.document(own=True)["regions"]] == ["oregon"]
+    assert [region["name"] for region in played.board_document(own=True)["regions"]] == ["oregon"]
 
 
 # --- processes that start and end
@@ -268,7 +268,7 @@ def test_a_box_that_stops_being_ready_says_why(played: PlayedPicture):
     assert played.events()[-1] == ("process_ready", "oregon-retail-1")
 
 
-def test_a_box_that_was_told_to_go_isnt_missed(played: PlayedPicture):
+def test_a_box_that_was_ordered_to_leave_isnt_missed(played: PlayedPicture):
     played.pass_by(6, BOX, LOAD, ROUTER)
     leaving = (
         dataclasses.replace(LOAD, state="draining"),
@@ -378,7 +378,7 @@ def test_totals_are_of_what_was_heard_within_seconds(played: PlayedPicture):
     assert [box["age_ms"] for box in region["boxes"]] == [6000]
 
 
-def test_of_a_node_it_is_said_how_long_ago_a_keeper_told_of_it(played: PlayedPicture):
+def test_a_node_is_shown_with_the_age_of_its_keepers_report(played: PlayedPicture):
     keeper = dataclasses.replace(
         KEEPER, nodes=(NODE, dataclasses.replace(NODE, cluster="oregon/client", node="c-1"))
     )
@@ -567,7 +567,7 @@ def test_shovels_that_boxes_make_up_leave_the_region_readable(played: PlayedPict
         shovels = tuple(dataclasses.replace(one, runs_on=name) for one in made_up)
         played.hear(dataclasses.replace(BOX, name=name, shovels=shovels))
     played.hear(dataclasses.replace(KEEPER, shovels=(SHOVEL,)))
-    document = played.document(own=True)
+    document = played.board_document(own=True)
     assert parse_answer(orjson.dumps(document), "oregon").region["name"] == "oregon"
     shown = {(one["runs_on"], one["name"]) for one in document["regions"][0]["shovels"]}
     assert (SHOVEL.runs_on, SHOVEL.name) in shown
@@ -629,7 +629,7 @@ loads = st.builds(
 
 
 @given(st.lists(st.one_of(hostile, loads, st.floats(0, 700)), max_size=25))
-def test_whatever_is_said_there_is_a_document_that_other_frontdesks_read(
+def test_whatever_boxes_report_there_is_a_document_that_other_frontdesks_read(
     steps: list[object],
 ):
     played = PlayedPicture()
@@ -641,6 +641,6 @@ def test_whatever_is_said_there_is_a_document_that_other_frontdesks_read(
         else:
             played.hear(step)  # type: ignore[arg-type]
     played.update_events()
-    answer = parse_answer(orjson.dumps(played.document(own=True)), "oregon")
+    answer = parse_answer(orjson.dumps(played.board_document(own=True)), "oregon")
     assert answer.region["name"] == PLACE.region
     assert all(is_number(event["seq"], 0, 2**63) for event in answer.events)

@@ -91,8 +91,8 @@ describe("events", () => {
 
 describe("words", () => {
   it("say numbers in three figures", () => {
-    const said = [0, 0.004, 0.3, 9.26, 44.71, 999, 999.9, 12_400, 4_310_000, 2e9].map(words.short);
-    assert.deepEqual(said, ["0", "<0.01", "0.3", "9.26", "44.7", "999", "1k", "12.4k", "4.31M", "2G"]);
+    const shown = [0, 0.004, 0.3, 9.26, 44.71, 999, 999.9, 12_400, 4_310_000, 2e9].map(words.short);
+    assert.deepEqual(shown, ["0", "<0.01", "0.3", "9.26", "44.7", "999", "1k", "12.4k", "4.31M", "2G"]);
   });
 
   it("say what isn't known with a dash", () => {
@@ -123,7 +123,7 @@ describe("words", () => {
 });
 
 describe("a shovel's rate", () => {
-  it("is what keepers count, and of a box's shovel it is said that nobody does", () => {
+  it("is what keepers count, and a box's shovel is shown as uncounted", () => {
     assert.equal(words.shovelRate(shovel({ messages_per_second: 4.25 })), words.rate(4.25));
     assert.equal(words.shovelRate(shovel({ messages_per_second: null })), "not counted");
     assert.equal(words.shovelRate(shovel({ state: "unknown", messages_per_second: null })), "–");
@@ -188,7 +188,7 @@ describe("concerns", () => {
     assert.deepEqual(listed(region("oregon", { state: "troubled", shovels })), [["bad", "4 shovels of oregon", "bring no canary"]]);
   });
 
-  it("are not about those that left as they were told to", () => {
+  it("are not about those that left on a drain order", () => {
     const boxes = [box("a", { state: "gone", age_ms: 4000, left: true }), box("b", { state: "gone", age_ms: 4000, left: "yes" })];
     assert.deepEqual(listed(region("oregon", { boxes })), [["bad", "b", "silent for 4.0 s"]]);
   });
@@ -233,7 +233,7 @@ describe("what is old", () => {
     assert.deepEqual([words.shovelState(dublin.shovels[0]), dublin.shovels[0].canary_age_ms, words.shovelRate(dublin.shovels[0])], ["unknown", 40_400, "–"]);
   });
 
-  it("is said of one box and one node of a region that answers, and is no concern of its own", () => {
+  it("is shown for one box and one node of a region that answers, and is no concern of its own", () => {
     const nodes = [{ node: "n1", running: true, alarm: "disk", age_ms: 6000 }, { node: "n2", running: true, alarm: "", age_ms: null }];
     const document = read(region("oregon", { age_ms: 1000, boxes: [box("a", { age_ms: 4500 }), box("b", { age_ms: 3900 }), box("c", { state: "gone", age_ms: 9000 })], clusters: [{ name: "oregon/core", nodes }] }));
     const [{ boxes, clusters }] = document.regions;
@@ -342,7 +342,7 @@ describe("plots", () => {
     assert.deepEqual(plotted(readPlots({ every_ms: 5000, regions: {} }), "", []).seconds, []);
   });
 
-  it("are told in words", () => {
+  it("are described in words", () => {
     const [readers] = plotted(found, "oregon", ["oregon"]).plots;
     assert.equal(inWords(readers), "Readers, the last hour: oregon now 2, from 1 to 2");
   });

@@ -113,7 +113,7 @@ def _overlapping(texts: list[dict[str, float]]) -> list[tuple[dict[str, float], 
 
 async def test_shovels_go_between_all_regions(browser: Browser) -> None:
     async with opened_frontdesk(fabric()) as frontdesk, board(browser, frontdesk) as page:
-        shovels = sum(len(one["shovels"]) for one in frontdesk.fabric.document()["regions"])
+        shovels = sum(len(one["shovels"]) for one in frontdesk.fabric.board_document()["regions"])
         whole = re.compile(rf"^Map: 4 regions, 80 boxes, {shovels} shovels")
         await expect(page.get_by_role("img", name=whole)).to_be_visible()
         await page.get_by_text("The same as a list").click()

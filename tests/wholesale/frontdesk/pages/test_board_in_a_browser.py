@@ -38,7 +38,7 @@ async def luminance(page: Page) -> int:
 
 async def test_it_shows_what_the_document_says(browser: Browser) -> None:
     async with opened_frontdesk() as frontdesk, board(browser, frontdesk) as page:
-        box = frontdesk.fabric.document()["regions"][0]["boxes"][0]
+        box = frontdesk.fabric.board_document()["regions"][0]["boxes"][0]
         await expect(page.get_by_role("heading", level=1)).to_have_text("All is well")
         await expect(tile(page, "retail-1")).to_contain_text(f"{box['readers']:,}")
         await expect(tile(page, "retail-1")).to_contain_text(f"{round(box['delay_p99_ms'])} ms")
@@ -132,7 +132,7 @@ async def test_the_keyboard_reaches_everything(browser: Browser) -> None:
 
 async def test_everything_has_a_name_for_who_cannot_see_it(browser: Browser) -> None:
     async with opened_frontdesk() as frontdesk, board(browser, frontdesk) as page:
-        box = frontdesk.fabric.document()["regions"][0]["boxes"][0]
+        box = frontdesk.fabric.board_document()["regions"][0]["boxes"][0]
         name = re.compile(rf"^retail-1 ready {box['readers']:,} of 60,000 readers .* native 0.1.0$")
         await expect(tile(page, "retail-1")).to_have_accessible_name(name)
         whole = "Map: 2 regions, 8 boxes, 40 shovels, none of them silent"
@@ -201,7 +201,7 @@ async def test_nothing_moves_for_who_wants_no_motion(browser: Browser) -> None:
 
 async def test_hostile_texts_are_only_texts(browser: Browser) -> None:
     async with opened_frontdesk() as frontdesk:
-        frontdesk.document = _with_hostile_texts(frontdesk.fabric.document())
+        frontdesk.document = _with_hostile_texts(frontdesk.fabric.board_document())
         async with board(browser, frontdesk) as page:
             await page.locator("#plots").scroll_into_view_if_needed()
             await page.get_by_text("The same as a list").click()
@@ -224,7 +224,7 @@ def _with_hostile_texts(value: Any, key: str = "") -> Any:
 
 
 @pytest.mark.parametrize("document", [{}, [], {"regions": 5}, "x"], ids=repr)
-async def test_what_is_no_document_is_said_to_be_none(browser: Browser, document: Any) -> None:
+async def test_what_is_no_document_is_reported_as_none(browser: Browser, document: Any) -> None:
     async with (
         opened_frontdesk(document=document) as frontdesk,
         board(browser, frontdesk, shown=False) as page,
@@ -343,7 +343,7 @@ async def test_every_number_names_its_metric(browser: Browser) -> None:
         }
 
 
-async def test_the_last_hour_is_drawn_and_told_in_words(browser: Browser) -> None:
+async def test_the_last_hour_is_drawn_and_reported_in_words(browser: Browser) -> None:
     async with opened_frontdesk() as frontdesk, board(browser, frontdesk) as page:
         await page.locator("#plots").scroll_into_view_if_needed()
         plots = page.locator(".plot").get_by_role("img")

@@ -1,9 +1,9 @@
 /**
- * The board's document as it may be used: read out of whatever came, without a browser.
+ * The board's document, read from untrusted bytes, without a browser.
  *
- * Names and texts in it are other machines' words. Each is a bounded string afterwards, each number is
- * finite, each list has an end, so that what draws needs no doubts. What isn't a document at all throws.
- * Ages of what is in a region are at the frontdesk that answers: a region's own age is in each.
+ * Names and texts in it were written by other machines. After reading, each is a bounded string, each
+ * number is finite and each list is bounded, so the drawing code needs no checks. Anything but a document
+ * throws. Ages of a region's parts are measured at the answering frontdesk: they include the region's age.
  */
 
 /** @typedef {Record<string, number>} Figures name of a figure → its value */
@@ -19,7 +19,7 @@
  * @property {number | null} delay_p50_ms
  * @property {number | null} delay_p99_ms
  */
-/** @typedef {{node: string, running: boolean, alarm: string, age_ms: number}} ClusterNode `age_ms`: since it was told of */
+/** @typedef {{node: string, running: boolean, alarm: string, age_ms: number}} ClusterNode `age_ms`: since the last report */
 /** @typedef {{name: string, nodes: ClusterNode[]}} Cluster */
 /**
  * @typedef {object} Process what boxes and services have in common
@@ -170,7 +170,7 @@ const oneOf = (value, words, otherwise) => words.find((word) => word === value) 
 /** @param {unknown} value */
 const processState = (value) => oneOf(value, ["ready", "starting", "draining", "gone"], "starting");
 
-/** @param {Record<string, unknown>} fields a process; one that was told to go, and is gone, has `left` */
+/** @param {Record<string, unknown>} fields a process; one that ended on a drain order has `left` */
 const stateOf = ({ state, left }) => (state === "gone" && left === true ? "left" : processState(state));
 
 /** @param {unknown} value @returns {string} the board of a frontdesk at an http(s) address */
@@ -265,7 +265,7 @@ function shovel(value, spare) {
   };
 }
 
-/** One of a region that is away: nobody says how it is now. @param {Shovel} shovel @param {number} age of the region, ms @returns {Shovel} */
+/** A shovel of a region that is away: its present state is unknown. @param {Shovel} shovel @param {number} age of the region, ms @returns {Shovel} */
 const unvouched = (shovel, age) => ({
   ...shovel,
   state: "unknown",

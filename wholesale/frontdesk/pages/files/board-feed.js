@@ -1,8 +1,9 @@
 /**
- * Where the board's documents come from: asked for once, then streamed; asked for again when lost.
+ * The source of the board's documents: one request, then a stream; another request when it is lost.
  *
- * A first request tells what EventSource can't: that a login is needed, or why there is no answer. A
- * stream that says nothing for five seconds counts as lost, since a dead wire doesn't say that it is.
+ * The first request gets two facts that EventSource doesn't give: that a login is needed, and the reason
+ * for a missing answer. A stream that is silent for five seconds counts as lost, since a broken
+ * connection may be silent.
  */
 
 import { readDocument } from "./board-document.js";
@@ -15,7 +16,7 @@ const SILENCE_MS = 5000;
 
 /** @typedef {{state: "asking" | "live" | "lost" | "locked", reason: string, retryAt: number}} Link retryAt: of performance.now() */
 
-/** In answers to whoever is logged in: as whom. */
+/** The header with the name of the logged-in operator. */
 const OPERATOR = "Newsfabric-Operator";
 
 export class BoardFeed {
@@ -33,7 +34,7 @@ export class BoardFeed {
     this.timer = undefined;
     this.isAsking = false;
     this.isLocked = false;
-    /** Who is logged in; empty where no login is needed. */
+    /** The logged-in operator; empty where no login is needed. */
     this.operator = "";
   }
 
@@ -128,6 +129,6 @@ export class BoardFeed {
 function reasonOf(error) {
   if (error instanceof DOMException && error.name === "TimeoutError") return "it doesn't answer";
   if (error instanceof SyntaxError) return "its answer is no JSON";
-  // What fetch says of a refused connection differs between browsers.
+  // The text of fetch for a refused connection differs between browsers.
   return error instanceof TypeError && error.message.startsWith("not ") ? "its answer isn't a board's" : "it can't be reached";
 }

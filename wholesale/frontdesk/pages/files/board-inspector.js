@@ -1,4 +1,4 @@
-/** One box, service, cluster or shovel in full, in a dialog that stays up to date. */
+/** A dialog with all data of a box, service, cluster or shovel; it stays up to date. */
 
 import { byId, el, Keyed, metricLink, setAttribute, setHidden, setText } from "./board-dom.js";
 import { dateOf, now } from "./board-lists.js";

@@ -1,9 +1,9 @@
 /**
- * Where everything on the map lies, from the document and a width alone. No DOM.
+ * The places of all parts on the map, from the document and a width alone. No DOM.
  *
- * Regions stand in pairs, their clusters at the gutter between them and their boxes outside, so that
- * what goes from region to region crosses the gutter and what goes to boxes fans out. On a narrow
- * screen they stand in one column. Lengths are in CSS pixels.
+ * Regions stand in pairs: their clusters at the gutter between them, their boxes outside. So shovels
+ * between regions cross the gutter, and shovels to boxes fan out. On a narrow screen regions stand in
+ * one column. Lengths are in CSS pixels.
  */
 
 /** @import {BoardDocument, Region, Cluster, Box, Shovel, ClusterNode} from "./board-document.js" */
@@ -25,7 +25,7 @@ const CLUSTER_GAP = 40;
 const BODY = 300;
 const LEAST = 240;
 const PITCH = { least: 9, most: 30 };
-/** More boxes than these are told of in words: a line each would be thinner than a pixel. */
+/** More boxes than these are shown in words: a line each would be thinner than a pixel. */
 export const MAX_DRAWN = 96;
 const MAX_SHOVELS_OF_A_BOX = 4;
 const STEP = 7;

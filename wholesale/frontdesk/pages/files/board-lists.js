@@ -1,4 +1,4 @@
-/** Everything that isn't the map or a plot: totals, concerns, regions with boxes and services, shovels, events. */
+/** The parts besides the map and the plots: totals, concerns, regions with boxes and services, shovels, events. */
 
 import { byId, el, Keyed, metricLink, roving, setAttribute, setHidden, setShare, setText } from "./board-dom.js";
 import { ago, concerns, count, delay, grandTotals, isOld, leftOut, METRICS, OLD_MS, own, rate, share, SHOVEL_WORDS, shovelRate, shovelState, span, stateNow, stateWords, verdict } from "./board-words.js";
@@ -308,7 +308,7 @@ export class EventList {
     this.empty = byId("no-events");
     this.announcer = byId("announcer");
     /** @type {BoardEvent[]} */
-    this.unsaid = [];
+    this.unannounced = [];
     this.isFirst = true;
     this.last = 0;
     /** @type {ReturnType<typeof setTimeout> | null} */
@@ -338,13 +338,13 @@ export class EventList {
 
   /** A screen reader hears of new events, some at once: never of numbers. @param {BoardEvent[]} fresh */
   #announce(fresh) {
-    this.unsaid = [...this.unsaid, ...fresh].slice(-100);
+    this.unannounced = [...this.unannounced, ...fresh].slice(-100);
     this.timer ??= setTimeout(() => {
       this.timer = null;
-      const said = this.unsaid.slice(-3).map(({ region, text }) => `${region}: ${text}`);
-      const more = this.unsaid.length - said.length;
-      this.unsaid = [];
-      this.announcer.textContent = said.join(". ") + (more > 0 ? `. And ${more} more events.` : ".");
+      const latest = this.unannounced.slice(-3).map(({ region, text }) => `${region}: ${text}`);
+      const more = this.unannounced.length - latest.length;
+      this.unannounced = [];
+      this.announcer.textContent = latest.join(". ") + (more > 0 ? `. And ${more} more events.` : ".");
     }, ANNOUNCE_MS);
   }
 }

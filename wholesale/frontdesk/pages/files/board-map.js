@@ -158,7 +158,7 @@ export class BoardMap {
   /** @param {PointerEvent} event */
   #point(event) {
     const { kind, key } = partOf(event.target);
-    const words = kind && key !== undefined && this.document ? told(this.document, kind, key) : [];
+    const words = kind && key !== undefined && this.document ? describe(this.document, kind, key) : [];
     this.tip.hidden = words.length === 0;
     if (!words.length) return;
     const [title = "", ...lines] = words;
@@ -177,7 +177,7 @@ function partOf(target) {
   return { kind: /** @type {"box" | "cluster" | "shovel"} */ (part.dataset.kind), key: part.dataset.key ?? "" };
 }
 
-/** What the layout depends on, and nothing that changes each second. @param {BoardDocument} document @param {number} width */
+/** The input of the layout, without values that change each second. @param {BoardDocument} document @param {number} width */
 function shapeOf({ regions }, width) {
   const parts = regions.map(({ name, clusters, boxes, shovels }) => [
     name,
@@ -199,7 +199,7 @@ function summary({ regions }) {
 }
 
 /** @param {BoardDocument} document @param {"box" | "cluster" | "shovel"} kind @param {string} key @returns {string[]} */
-function told({ regions }, kind, key) {
+function describe({ regions }, kind, key) {
   for (const region of regions) {
     if (kind === "box") {
       const box = region.boxes.find(({ name }) => name === key);

@@ -85,7 +85,7 @@ export class PlotWall {
     if (isIdle) requestAnimationFrame(() => this.#work());
   }
 
-  /** One plot in each frame: all of them at once would make a frame late. */
+  /** Draw a plot in each frame: all of them at once would make a frame late. */
   #work() {
     this.jobs.shift()?.();
     if (this.jobs.length) requestAnimationFrame(() => this.#work());
@@ -135,11 +135,11 @@ function drawn(view, plot, seconds) {
     view.shape = shape;
     view.chart = new /** @type {any} */ (globalThis).uPlot(options(view, plot, width), data, view.canvas);
   }
-  told(view, null);
+  showValues(view, null);
 }
 
 /** Values beside the names: under the cursor, or the newest. @param {PlotView} view @param {number | null | undefined} at */
-function told(view, at) {
+function showValues(view, at) {
   for (const line of view.plot?.lines ?? []) {
     const value = at === null || at === undefined ? newest(line.points) : (line.points[at] ?? null);
     const key = view.keys.views.get(`${line.label} ${line.hue}`);
@@ -176,11 +176,11 @@ function options(view, plot, width) {
         points: { show: false },
       })),
     ],
-    hooks: { setCursor: [(/** @type {{cursor: {idx: number | null}}} */ chart) => told(view, chart.cursor.idx)] },
+    hooks: { setCursor: [(/** @type {{cursor: {idx: number | null}}} */ chart) => showValues(view, chart.cursor.idx)] },
   };
 }
 
-/** What the style sheet's colours are just now: a canvas knows no variables, and no light-dark(). @param {HTMLElement} parent */
+/** The present colours of the style sheet: a canvas knows no variables, and no light-dark(). @param {HTMLElement} parent */
 function colours(parent) {
   const probe = el("span", { hidden: "" });
   parent.append(probe);

@@ -1,4 +1,4 @@
-/** What the plots show, as columns for uPlot: regions on one time axis. No DOM. */
+/** The data of the plots, as columns for uPlot: regions on one time axis. No DOM. */
 
 import { count, delay, METRICS, rate } from "./board-words.js";
 

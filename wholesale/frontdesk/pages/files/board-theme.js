@@ -26,7 +26,7 @@
     try {
       localStorage.setItem(KEY, theme);
     } catch {
-      // Nothing is lost but the convenience.
+      // Only the convenience is lost.
     }
     document.dispatchEvent(new CustomEvent("themechange"));
   }

@@ -1,4 +1,4 @@
-/** How the board says things: numbers, times, metrics, states, and what needs a look. No DOM, no clock. */
+/** Texts of the board: numbers, times, metrics, states and concerns. No DOM, no clock. */
 
 /** @import {BoardDocument, ClusterNode, Region, Shovel, Process} from "./board-document.js" */
 
@@ -59,7 +59,7 @@ export const own = (name, region) => (name.startsWith(`${region}-`) ? name.slice
 
 /* ---- Metrics ----------------------------------------------------------------------------------- */
 
-/** What a number on the board is, in `/metrics`. */
+/** The metric of each number on the board. */
 export const METRICS = {
   readers: "newsfabric_gateway_readers",
   capacity: "newsfabric_gateway_readers",
@@ -103,7 +103,7 @@ export function figure(figure, value) {
 /** Ages up to which a canary is on time (they come each second) or may still come (then it is remade). */
 export const LATE_MS = 3000;
 export const SILENT_MS = 10_000;
-/** What was heard longer ago says nothing about now. */
+/** Reports that are older show nothing of the present. */
 export const OLD_MS = 5000;
 
 /** @param {{age_ms: number}} part */
@@ -115,13 +115,13 @@ const notHeard = (ms) => `not heard for ${span(ms)}`;
 /** @param {Shovel} shovel @returns {"fresh" | "late" | "silent" | "unknown" | "stopped"} */
 export function shovelState({ state, canary_age_ms: age }) {
   if (state === "terminated" || state === "missing") return "stopped";
-  // Nobody vouches for it any more, or nothing has come yet.
+  // No keeper reports the shovel any more, or no canary has arrived yet.
   if (state === "unknown" || age === null) return "unknown";
   if (age > SILENT_MS) return "silent";
   return age > LATE_MS ? "late" : "fresh";
 }
 
-/** @param {Shovel} shovel @returns {string} "4.2/s"; of a box's, which nobody counts, that */
+/** @param {Shovel} shovel @returns {string} "4.2/s", or "not counted" for a box's shovel */
 export const shovelRate = ({ state, messages_per_second: found }) => (found === null && state !== "unknown" ? "not counted" : rate(found));
 
 /** @type {Record<string, string>} */
@@ -133,7 +133,7 @@ export const SHOVEL_WORDS = {
   stopped: "not running",
 };
 
-/** @param {Process} process @returns {string} its state, or `unheard` if nobody knows that any more */
+/** @param {Process} process @returns {string} its state, or `unheard` without a recent report */
 export const stateNow = (process) => (isOld(process) && process.state !== "gone" && process.state !== "left" ? "unheard" : process.state);
 
 /** @param {Process} process @returns {string} "draining", "starting: its feeds", "not heard for 40 s" */
@@ -168,11 +168,11 @@ export function nodeWords(node) {
  * @property {Level} level
  */
 
-/** More silent shovels of a region than these have one cause, and are said to be so many. */
+/** More silent shovels of a region than these have one cause, and are shown as a number. */
 const FEW_SHOVELS = 3;
 
 /**
- * What needs a look, the worst first; within a region causes first: what it says itself, nodes, processes, shovels.
+ * The concerns, the worst first; within a region causes first: its own reasons, nodes, processes, shovels.
  *
  * @param {BoardDocument} document
  * @returns {Concern[]}
@@ -190,12 +190,12 @@ function inRegion(region) {
   const parts = [...ofNodes(region), ...ofProcesses(region)];
   const shovels = ofShovels(region);
   const named = new Set([...parts, ...shovels].map(({ title }) => title));
-  const causes = region.why.filter((why) => !isSaid(why, named)).map((why) => ({
+  const causes = region.why.filter((why) => !isRepeated(why, named)).map((why) => ({
     key: `${region.name} ${why}`,
     kind: /** @type {const} */ ("region"),
     about: region.name,
     title: why,
-    // A region that is well names what will go wrong, if nobody does anything.
+    // The reasons of a region that is well are troubles to come.
     level: /** @type {Level} */ (region.state === "well" ? "warn" : "bad"),
     text: "",
   }));
@@ -206,8 +206,8 @@ function inRegion(region) {
   return [...causes, ...parts, all, ...shovels.filter(({ level }) => level === "warn")];
 }
 
-/** Whether a reason only repeats the state of something that is shown. @param {string} why @param {Set<string>} named */
-function isSaid(why, named) {
+/** True if a reason only repeats the state of a part that is shown. @param {string} why @param {Set<string>} named */
+function isRepeated(why, named) {
   const [who, verb] = why.split(" ", 2);
   return named.has(who ?? "") && ["is", "isn't", "has", "brings"].includes(verb ?? "");
 }
@@ -216,7 +216,7 @@ function isSaid(why, named) {
 const ofNodes = ({ clusters }) =>
   clusters
     .flatMap(({ nodes }) => nodes)
-    // Of what nobody tells any more, it is said whose silence that is.
+    // Parts without reports are shown with the process that is silent.
     .filter((node) => ["down", "alarm"].includes(nodeState(node)))
     .map((node) => part(node.node, node.running ? "warn" : "bad", nodeWords(node)));
 

@@ -1,8 +1,8 @@
 /**
- * The operations board: shows each document that comes, and says how old what it shows is.
+ * The operations board: shows each received document, and its age.
  *
- * What it decides is in modules without a DOM (document, words, layout, series), how it looks in those
- * that have one. Documents may come faster than they are drawn; the newest is drawn next.
+ * Decisions are in modules without a DOM (document, words, layout, series), appearance in modules with
+ * one. Documents may arrive faster than they are drawn; the newest is drawn next.
  */
 
 import { mergedEvents } from "./board-document.js";
@@ -21,11 +21,11 @@ const AGES_MS = 1000;
 
 /** @type {BoardDocument | null} */
 let shown = null;
-/** When it came, by performance.now(). */
+/** The time of its arrival, by performance.now(). */
 let cameAt = 0;
-/** What of a document isn't drawn yet. @type {(() => void)[]} */
+/** The steps that are left to draw a document. @type {(() => void)[]} */
 let steps = [];
-/** Whether a newer one came meanwhile. */
+/** True if a newer document has arrived meanwhile. */
 let isDue = false;
 /** @type {Link} */
 let link = { state: "asking", reason: "", retryAt: 0 };
@@ -54,7 +54,7 @@ function onDocument(document, anew) {
   requestAnimationFrame(work);
 }
 
-/** One step in each frame, so that no frame is late; the first time all of them, to show it soon. */
+/** Run a step in each frame, so that no frame is late; the first time all steps, to show the board soon. */
 function work() {
   const isFirst = document.body.dataset.shown !== "true";
   try {
@@ -165,7 +165,7 @@ async function onLogin(event) {
 async function onLogout() {
   try {
     await feed.logout();
-    // What was seen must not stay in the page.
+    // The shown data must not stay in the page.
     location.reload();
   } catch (error) {
     setText(byId("operator-says"), `Not logged out: ${error instanceof Error ? error.message : error}`);

@@ -1,8 +1,8 @@
 /**
- * What the reader's page decides, without a browser: no DOM, no socket, no clock, no randomness.
+ * The decisions of the reader's page, without a browser: no DOM, no socket, no clock, no randomness.
  *
  * Time (`now`, ms since the epoch) and randomness (`random`, in [0, 1)) are arguments, so each rule can
- * be tested as a value. Messages are written by others: whatever comes in, these functions return
+ * be tested as a value. Messages are untrusted: for any input these functions return
  * bounded, harmless values and never throw.
  */
 
@@ -15,7 +15,7 @@ const LANG = /^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$/;
 
 /* ---- The address ------------------------------------------------------------------------------- */
 
-/** Those of `transports` that `?transports=a,b` names; undefined, so that all may be used, if it names none. */
+/** The transports that `?transports=a,b` names; undefined (all may be used) if it names none of them. */
 export function transportsFrom(query, transports) {
   const wanted = (new URLSearchParams(query).get("transports") ?? "").split(",");
   const chosen = transports.filter((name) => wanted.some((w) => w.trim() === name));
@@ -35,7 +35,7 @@ export function safeUrl(text, base) {
 
 /* ---- Topics -------------------------------------------------------------------------------- */
 
-/** Whether `name` is a topic: dotted words of A-Z a-z 0-9 _ -, at most 255 characters. */
+/** True if `name` is a topic: dotted words of A-Z a-z 0-9 _ -, at most 255 characters. */
 export function isTopic(name) {
   return typeof name === "string" && name.length <= 255 && TOPIC.test(name);
 }
@@ -67,8 +67,8 @@ export class HeadlineBoard {
   }
 
   /**
-   * Take a message; say what became of it: "new", "updated" or "older". No message is offered twice.
-   * `live` is false for what was published before the reader followed the topic.
+   * Take a message; return its outcome: "new", "updated" or "older". No message is offered twice.
+   * `live` is false for a message from before the reader followed the topic.
    */
   offer(message, live) {
     const id = storyId(message);
@@ -130,7 +130,7 @@ function directionOf(lang) {
 }
 
 /**
- * What to show of a message, as bounded strings, whatever its body is.
+ * The shown parts of a message, as bounded strings, for any body.
  * `figure` is a score, a price or a temperature; `trend` is "up", "down" or "".
  */
 export function storyView(message, base) {
@@ -185,7 +185,7 @@ function paragraphsOf(body) {
 
 /* ---- Delay --------------------------------------------------------------------------------- */
 
-/** The router's clock inside a message's id, in ms since the epoch; NaN if it is no id. What a publisher says is no measure. */
+/** The router's clock inside a message's id, in ms since the epoch; NaN if it is no id. Publishers' times are untrusted. */
 export function routedMs(message) {
   const [, high, low] = /^([0-9a-f]{8})-([0-9a-f]{4})-7/.exec(text(message?.id, 36)) ?? [];
   return Number.parseInt(`${high}${low}`, 16);

@@ -1,8 +1,8 @@
 /**
- * The reader's page: shows what the fabric brings. The rules are in reader-core.js, the connection is newsfabric's.
+ * The reader's page: shows the fabric's messages. The rules are in reader-core.js, the connection is newsfabric's.
  *
  * Messages are collected on a board and shown together, some twenty times a second at most, so a burst
- * costs one rendering. What comes from a message reaches the page through textContent and checked
+ * costs one rendering. Texts of a message reach the page through textContent and checked
  * attributes only, never as markup.
  */
 
@@ -83,7 +83,7 @@ function viewOf(message) {
   return views.get(message);
 }
 
-/** Make the children of `list` show `stories`, in order, touching only what changed. */
+/** Make the children of `list` show `stories`, in order; only changed ones are touched. */
 function reconcile(list, stories) {
   const present = new Map([...list.children].map((element) => [element.dataset.story, element]));
   let next = list.firstElementChild;
@@ -242,7 +242,7 @@ function restoreChoice() {
   for (const box of boxes()) box.checked = chosen.includes(box.value);
 }
 
-/** Follow what is checked, leave what isn't, and remember it. */
+/** Follow the checked topics, leave the others, and remember the choice. */
 function applyChoice() {
   for (const box of boxes()) {
     if (box.checked) follow(box.value);
@@ -336,13 +336,13 @@ function remember(choice) {
   try {
     localStorage.setItem(CHOICE_KEY, JSON.stringify(choice));
   } catch {
-    // Nothing is lost but the convenience.
+    // Only the convenience is lost.
   }
 }
 
 /* ---- Login --------------------------------------------------------------------------------- */
 
-/** Be whom the token says, and read what is sent to that user. It is kept nowhere: a reload forgets it. */
+/** Log in with the token, and read its user's mailbox. The token is kept nowhere: a reload forgets it. */
 async function onLogin(event) {
   event.preventDefault();
   const field = byId("token");

@@ -161,7 +161,7 @@ impl Crowd for Bare {
         }
     }
 
-    fn obey(&mut self, line: &str) -> Option<String> {
+    fn run_command(&mut self, line: &str) -> Option<String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let found = match words[..] {
             ["count"] => Some(format!("{{\"frames\":{},\"gone\":{}}}", self.frames, self.gone)),

@@ -1,4 +1,4 @@
-//! `newsfabric-crowd`: up to 20,000 readers in one thread, which obeys commands, a line each. See `--help`.
+//! `newsfabric-crowd`: up to 20,000 readers in one thread, which runs commands, a line each. See `--help`.
 //!
 //! Readers are `pages`, which behave as a page of the fabric does, or with `--port` `bare`: those of the bench, which
 //! do as little as possible, in any dialect that a peer of the gateway speaks.
@@ -25,7 +25,7 @@ trait Crowd {
     fn on_event(&mut self, number: usize, events: u32, buffer: &mut [u8]);
 
     /// The reply to a command, as JSON; None at the command to end.
-    fn obey(&mut self, line: &str) -> Option<String>;
+    fn run_command(&mut self, line: &str) -> Option<String>;
 }
 
 fn main() {
@@ -55,20 +55,20 @@ fn run(crowd: &mut impl Crowd) {
         for &(number, events) in &ready {
             if number != STDIN {
                 crowd.on_event(number as usize, events, &mut buffer);
-            } else if !obey(crowd, &mut lines) {
+            } else if !run_commands(crowd, &mut lines) {
                 return;
             }
         }
     }
 }
 
-/// Obeys the lines of standard input; false at its end.
-fn obey(crowd: &mut impl Crowd, lines: &mut Lines) -> bool {
+/// Runs the commands of standard input, a line each; returns false at its end.
+fn run_commands(crowd: &mut impl Crowd, lines: &mut Lines) -> bool {
     // Larger than the buffer of `stdin`, whose content epoll couldn't see.
     let mut piece = [0u8; 1 << 16];
     let size = std::io::stdin().read(&mut piece).unwrap_or(0);
     for line in lines.add(&piece[..size]) {
-        let Some(reply) = crowd.obey(&line) else {
+        let Some(reply) = crowd.run_command(&line) else {
             write_reply("{}");
             return false;
         };

@@ -42,7 +42,7 @@ enum PageStep {
     Upgrading,
     Subscribing,
     Reading,
-    /// A gateway told the reader never to reconnect.
+    /// A gateway sent the reader away for good.
     Stopped,
 }
 
@@ -97,7 +97,7 @@ impl Crowd for Pages {
         &self.epoll
     }
 
-    fn obey(&mut self, line: &str) -> Option<String> {
+    fn run_command(&mut self, line: &str) -> Option<String> {
         Some(match command(line, self.most) {
             Ok(CrowdCommand::Readers(count, rate)) => {
                 self.want(count, rate);
@@ -129,7 +129,7 @@ impl Crowd for Pages {
             }
             match reader.step {
                 PageStep::Nobody | PageStep::Stopped => {}
-                PageStep::Waiting => self.ask(number),
+                PageStep::Waiting => self.ask_frontdesk(number),
                 PageStep::Reading if now < reader.heard_ns + SILENCE_NS => {
                     self.timer(number, reader.heard_ns + SILENCE_NS);
                 }
@@ -247,7 +247,7 @@ impl Pages {
             }
         };
         self.order.push_back(number);
-        self.ask(number);
+        self.ask_frontdesk(number);
     }
 
     /// Removes the oldest reader.
@@ -321,7 +321,7 @@ impl Pages {
         }
     }
 
-    fn ask(&mut self, number: usize) {
+    fn ask_frontdesk(&mut self, number: usize) {
         let reader = &mut self.readers[number];
         reader.asked_ns = monotonic_ns();
         reader.target = None;

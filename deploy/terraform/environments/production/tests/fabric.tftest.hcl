@@ -133,7 +133,7 @@ run "both_regions_are_asked_for" {
   }
 }
 
-run "ansible_is_told_what_was_made" {
+run "ansible_is_given_the_made_resources" {
   providers = { aws.first = aws.any, aws.second = aws.any, aws.proxy = aws.any }
 
   assert {

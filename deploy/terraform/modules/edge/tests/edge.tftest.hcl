@@ -12,7 +12,7 @@ variables {
   name            = "newsfabric-oregon"
   vpc_id          = "vpc-1"
   subnets         = { us-west-2a = "subnet-a", us-west-2b = "subnet-b", us-west-2c = "subnet-c" }
-  groups          = { "desks-door" = "sg-desks", "readers-door" = "sg-readers" }
+  groups          = { "frontdesks-door" = "sg-frontdesks", "readers-door" = "sg-readers" }
   certificate_arn = "arn:aws:acm:us-west-2:123456789012:certificate/c"
   frontdesks      = { "oregon-core-1" = "i-1", "oregon-core-2" = "i-2", "oregon-core-3" = "i-3" }
 }
@@ -42,25 +42,25 @@ run "a_box_that_drains_keeps_its_readers_until_it_has_sent_them_away" {
 
 run "doors_ask_whether_a_process_is_ready" {
   assert {
-    condition     = aws_lb_target_group.readers[0].health_check[0].path == "/healthz/ready" && aws_lb_target_group.desks.health_check[0].path == "/healthz/ready"
+    condition     = aws_lb_target_group.readers[0].health_check[0].path == "/healthz/ready" && aws_lb_target_group.frontdesks.health_check[0].path == "/healthz/ready"
     error_message = "a box that isn't ready gets readers"
   }
 }
 
 run "every_frontdesk_is_behind_the_door" {
   assert {
-    condition     = toset([for each in aws_lb_target_group_attachment.desks : each.target_id]) == toset(["i-1", "i-2", "i-3"])
+    condition     = toset([for each in aws_lb_target_group_attachment.frontdesks : each.target_id]) == toset(["i-1", "i-2", "i-3"])
     error_message = "a frontdesk gets no requests"
   }
 
   assert {
-    condition     = aws_lb_listener.desks.protocol == "HTTPS" && aws_lb.desks.drop_invalid_header_fields
+    condition     = aws_lb_listener.frontdesks.protocol == "HTTPS" && aws_lb.frontdesks.drop_invalid_header_fields
     error_message = "frontdesks are asked without TLS, or with forged headers"
   }
 
   # Ansible's newsfabric_tls: with it, their port speaks TLS alone.
   assert {
-    condition     = aws_lb_target_group.desks.protocol == "HTTPS" && aws_lb_target_group.desks.health_check[0].protocol == "HTTPS"
+    condition     = aws_lb_target_group.frontdesks.protocol == "HTTPS" && aws_lb_target_group.frontdesks.health_check[0].protocol == "HTTPS"
     error_message = "the balancer speaks HTTP to a port of TLS"
   }
 }
@@ -68,7 +68,7 @@ run "every_frontdesk_is_behind_the_door" {
 run "with_direct_addresses_there_is_no_readers_balancer" {
   variables {
     readers_edge = "direct"
-    groups       = { "desks-door" = "sg-desks" }
+    groups       = { "frontdesks-door" = "sg-frontdesks" }
   }
 
   assert {
@@ -131,7 +131,7 @@ run "a_balancer_in_no_group_is_refused" {
   command = plan
 
   variables {
-    groups = { "desks-door" = "sg-desks" }
+    groups = { "frontdesks-door" = "sg-frontdesks" }
   }
 
   expect_failures = [var.groups]

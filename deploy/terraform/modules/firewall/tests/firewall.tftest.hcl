@@ -14,7 +14,7 @@ variables {
 
 run "only_the_two_doors_are_open_to_the_internet" {
   assert {
-    condition     = join(" ", [for key, rule in aws_vpc_security_group_ingress_rule.cidrs : "${key}:${rule.from_port}" if rule.cidr_ipv4 == "0.0.0.0/0"]) == "desks-door-443-0.0.0.0/0:443 readers-door-443-0.0.0.0/0:443"
+    condition     = join(" ", [for key, rule in aws_vpc_security_group_ingress_rule.cidrs : "${key}:${rule.from_port}" if rule.cidr_ipv4 == "0.0.0.0/0"]) == "frontdesks-door-443-0.0.0.0/0:443 readers-door-443-0.0.0.0/0:443"
     error_message = "docs/threats.md: strangers reach readers' port of gateways and the public port of frontdesks, nothing else"
   }
 }

@@ -10,7 +10,7 @@ variables {
   region               = "oregon"
   scalers              = ["oregon-core-1-scaler", "oregon-core-2-scaler"]
   machines             = { "oregon-core-1" = "i-1", "oregon-store-1" = "i-2" }
-  target_groups        = { desks = { LoadBalancer = "app/d/1", TargetGroup = "targetgroup/d/1" }, readers = null }
+  target_groups        = { frontdesks = { LoadBalancer = "app/d/1", TargetGroup = "targetgroup/d/1" }, readers = null }
   emails               = ["desk@example.com"]
   kms_key_arn          = "arn:aws:kms:us-west-2:123456789012:key/k"
 }
@@ -48,7 +48,7 @@ run "a_machine_that_is_gone_is_an_alarm" {
 
 run "only_doors_that_are_there_have_an_alarm" {
   assert {
-    condition     = join(" ", keys(aws_cloudwatch_metric_alarm.doors)) == "desks" && aws_cloudwatch_metric_alarm.doors["desks"].namespace == "AWS/ApplicationELB"
+    condition     = join(" ", keys(aws_cloudwatch_metric_alarm.doors)) == "frontdesks" && aws_cloudwatch_metric_alarm.doors["frontdesks"].namespace == "AWS/ApplicationELB"
     error_message = "an entrance without a balancer has an alarm, or the other one has none"
   }
 }

@@ -16,7 +16,7 @@ variables {
   security_group_id    = "sg-retail"
   kms_key_arn          = "arn:aws:kms:us-west-2:123456789012:key/k"
   scalers              = ["oregon-core-1-scaler", "oregon-core-2-scaler"]
-  told = {
+  box_settings = {
     core       = ["amqps://oregon-core-1.newsfabric.internal/%2F"]
     store      = "cassandra://10.10.1.7:9042/newsfabric?dc=oregon"
     frontdesks = ["https://oregon.news.example.com", "https://dublin.news.example.com"]
@@ -141,14 +141,14 @@ run "metadata_needs_a_token_and_volumes_are_encrypted" {
   }
 }
 
-run "a_box_has_an_address_of_its_own_and_is_told_no_secret" {
+run "a_box_has_an_address_of_its_own_and_is_given_no_secret" {
   assert {
     condition     = tobool(aws_launch_template.this.network_interfaces[0].associate_public_ip_address)
     error_message = "there is no NAT: a box needs an address"
   }
 
   assert {
-    condition     = !can(regex("(?i)password|cookie|private key|://[^/]*@", base64decode(aws_launch_template.this.user_data))) && jsondecode(yamldecode(base64decode(aws_launch_template.this.user_data)).write_files[0].content).secrets == var.told.secrets
+    condition     = !can(regex("(?i)password|cookie|private key|://[^/]*@", base64decode(aws_launch_template.this.user_data))) && jsondecode(yamldecode(base64decode(aws_launch_template.this.user_data)).write_files[0].content).secrets == var.box_settings.secrets
     error_message = "every process on the machine can read user data, and it is in the state"
   }
 
@@ -158,7 +158,7 @@ run "a_box_has_an_address_of_its_own_and_is_told_no_secret" {
   }
 }
 
-run "a_box_is_told_all_that_it_reads_at_its_boot" {
+run "a_box_is_given_all_that_it_reads_at_its_boot" {
   assert {
     condition = toset(keys(jsondecode(yamldecode(base64decode(aws_launch_template.this.user_data)).write_files[0].content))) == toset([
       "capacity", "core", "drain_seconds", "frontdesks", "group", "hook", "networks", "origins", "proxy_from", "public_url", "region", "role", "secrets", "store",
@@ -177,7 +177,7 @@ run "a_login_in_user_data_is_refused" {
   command = plan
 
   variables {
-    told = {
+    box_settings = {
       core       = ["amqps://me:secret@oregon-core-1.newsfabric.internal/%2F"]
       store      = "cassandra://10.10.1.7:9042/newsfabric?dc=oregon"
       frontdesks = ["https://oregon.news.example.com"]
@@ -188,7 +188,7 @@ run "a_login_in_user_data_is_refused" {
     }
   }
 
-  expect_failures = [var.told]
+  expect_failures = [var.box_settings]
 }
 
 run "the_dynamic_inventory_finds_boxes_by_tags" {
@@ -198,7 +198,7 @@ run "the_dynamic_inventory_finds_boxes_by_tags" {
   }
 }
 
-run "scalers_are_told_the_same_as_the_group" {
+run "scalers_are_given_the_same_as_the_group" {
   variables {
     plan = { least = 5, most = 50, boot_seconds = 90, drain_seconds = 60 }
   }

@@ -4,8 +4,8 @@ variables {
   domain  = "news.example.com"
   zone_id = "Z0123456789ABCDEFGHIJ"
   regions = {
-    oregon = { aws_region = "us-west-2", desks = { dns_name = "desks.oregon", zone_id = "ZA" }, readers = { dns_name = "readers.oregon", zone_id = "ZB" } }
-    dublin = { aws_region = "eu-west-1", desks = { dns_name = "desks.dublin", zone_id = "ZC" }, readers = null }
+    oregon = { aws_region = "us-west-2", frontdesks = { dns_name = "frontdesks.oregon", zone_id = "ZA" }, readers = { dns_name = "readers.oregon", zone_id = "ZB" } }
+    dublin = { aws_region = "eu-west-1", frontdesks = { dns_name = "frontdesks.dublin", zone_id = "ZC" }, readers = null }
   }
   inside = {
     zone     = "newsfabric.internal"
@@ -21,20 +21,20 @@ run "readers_ask_the_nearest_region_that_is_well" {
   }
 
   assert {
-    condition     = alltrue([for name, record in aws_route53_record.nearest : record.name == "news.example.com" && record.health_check_id == aws_route53_health_check.desk[name].id && record.set_identifier == name])
+    condition     = alltrue([for name, record in aws_route53_record.nearest : record.name == "news.example.com" && record.health_check_id == aws_route53_health_check.frontdesk[name].id && record.set_identifier == name])
     error_message = "a region's record doesn't follow its frontdesk's health"
   }
 }
 
 run "health_is_the_frontdesks_own_word_over_https" {
   assert {
-    condition     = alltrue([for name, check in aws_route53_health_check.desk : check.type == "HTTPS" && check.resource_path == "/healthz/ready" && check.fqdn == "${name}.news.example.com" && check.port == 443])
+    condition     = alltrue([for name, check in aws_route53_health_check.frontdesk : check.type == "HTTPS" && check.resource_path == "/healthz/ready" && check.fqdn == "${name}.news.example.com" && check.port == 443])
     error_message = "the health check has another target"
   }
 
   # After the loss of a region: three checks of ten seconds, and the lifetime of a name.
   assert {
-    condition     = alltrue([for check in aws_route53_health_check.desk : check.request_interval * check.failure_threshold <= 30])
+    condition     = alltrue([for check in aws_route53_health_check.frontdesk : check.request_interval * check.failure_threshold <= 30])
     error_message = "a region's loss is noticed after more than half a minute"
   }
 }

@@ -186,7 +186,12 @@ impl Pages {
     }
 
     /// Returns the position in the message.
-    fn on_message(&mut self, number: usize, message: PushedMessage, now: u64) -> Option<PushPosition> {
+    fn on_message(
+        &mut self,
+        number: usize,
+        message: PushedMessage,
+        now: u64,
+    ) -> Option<PushPosition> {
         let reader = &mut self.readers[number];
         if message.topic != reader.topic {
             self.news.counts.strange += 1;

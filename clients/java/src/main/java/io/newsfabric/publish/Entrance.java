@@ -93,7 +93,7 @@ final class Entrance extends Thread {
   /** The reason why there is no connection. */
   Optional<String> trouble() { return Optional.ofNullable(trouble).map(Trouble::text); }
 
-  /** Publish; the publisher is told the result. No caller waits for the broker here. */
+  /** Publish; the publisher is notified of the result. No caller waits for the broker here. */
   void publish(Sending sending) {
     unwritten.incrementAndGet();
     writer.execute(() -> {
@@ -202,9 +202,9 @@ final class Entrance extends Thread {
         back.getProperties().getCorrelationId(), this, back.getReplyText() + ", topic " + back.getRoutingKey()));
     replyTo = opened.queueDeclare("", false, true, true, null).getQueue();
     opened.basicConsume(replyTo, true, (consumer, delivery) -> {
-      var said = delivery.getProperties();
-      if ("receipt".equals(said.getType()) && said.getCorrelationId() != null) {
-        publisher.onReceipt(this, said.getCorrelationId(), delivery.getBody());
+      var properties = delivery.getProperties();
+      if ("receipt".equals(properties.getType()) && properties.getCorrelationId() != null) {
+        publisher.onReceipt(this, properties.getCorrelationId(), delivery.getBody());
       }
     }, consumer -> {
       LOG.warn("publisher: {} has deleted the queue for receipts; connecting anew", broker);
@@ -228,19 +228,19 @@ final class Entrance extends Thread {
         return new Trouble(broker + ": " + e.getMessage(), true);
       }
       Object reason = e instanceof ShutdownSignalException closed ? closed.getReason() : null;
-      if (reason instanceof AMQP.Connection.Close said) {
-        return new Trouble(broker + ": " + said.getReplyText(), refuses(said));
+      if (reason instanceof AMQP.Connection.Close close) {
+        return new Trouble(broker + ": " + close.getReplyText(), refuses(close));
       }
-      if (reason instanceof AMQP.Channel.Close said) {
-        return new Trouble(broker + ": " + said.getReplyText(), said.getReplyCode() == AMQP.ACCESS_REFUSED);
+      if (reason instanceof AMQP.Channel.Close close) {
+        return new Trouble(broker + ": " + close.getReplyText(), close.getReplyCode() == AMQP.ACCESS_REFUSED);
       }
     }
     return new Trouble(broker + ": " + error, false);
   }
 
   /** True if waiting won't help. With too many connections it helps: others leave, or operators raise the limit. */
-  private static boolean refuses(AMQP.Connection.Close said) {
-    return said.getReplyCode() == AMQP.ACCESS_REFUSED
-        || (said.getReplyCode() == AMQP.NOT_ALLOWED && !said.getReplyText().contains("connection limit"));
+  private static boolean refuses(AMQP.Connection.Close close) {
+    return close.getReplyCode() == AMQP.ACCESS_REFUSED
+        || (close.getReplyCode() == AMQP.NOT_ALLOWED && !close.getReplyText().contains("connection limit"));
   }
 }

@@ -18,7 +18,7 @@ public abstract sealed class PublishException extends RuntimeException {
       this.detail = detail;
     }
 
-    /** One word of the table in docs/publishing.md. */
+    /** The reason: a word of the table in docs/publishing.md. */
     public String reason() { return reason; }
 
     /** The explanation for a person. */

@@ -229,8 +229,8 @@ public final class Publisher implements AutoCloseable {
 
   /** The message may be lost. A broker closes the channel for a bad message, and gives the reason. */
   void onLost(Sending sending, Entrance by, ShutdownSignalException why) {
-    if (why != null && !why.isInitiatedByApplication() && why.getReason() instanceof AMQP.Channel.Close said) {
-      String words = said.getReplyText();
+    if (why != null && !why.isInitiatedByApplication() && why.getReason() instanceof AMQP.Channel.Close close) {
+      String words = close.getReplyText();
       Refusal.reason(words, sending.topic, sending.body, sending.properties)
           .ifPresent(reason -> fail(sending, new PublishException.Rejected(reason, words)));
       if (Refusal.isNoEntrance(words)) {
@@ -244,15 +244,15 @@ public final class Publisher implements AutoCloseable {
   /** There may be more than one answer to a message: the first counts. */
   void onReceipt(Entrance by, String secret, byte[] document) {
     Sending sending = waiting.get(secret);
-    Map<String, String> said = Receipt.fields(new String(document, StandardCharsets.UTF_8));
-    if ("rejected".equals(said.get("status")) || "routed".equals(said.get("status"))) {
+    Map<String, String> receipt = Receipt.fields(new String(document, StandardCharsets.UTF_8));
+    if ("rejected".equals(receipt.get("status")) || "routed".equals(receipt.get("status"))) {
       answered(by, secret);
     }
-    if (sending != null && "rejected".equals(said.get("status"))) {
-      fail(sending, new PublishException.Rejected(said.get("reason"), said.get("detail")));
-    } else if (sending != null && "routed".equals(said.get("status"))) {
-      sending.answer.complete(new Published(sending.messageId(), true, said.get("id"), said.get("identity"),
-          said.get("region"), said.get("router"), "true".equals(said.get("repeated"))));
+    if (sending != null && "rejected".equals(receipt.get("status"))) {
+      fail(sending, new PublishException.Rejected(receipt.get("reason"), receipt.get("detail")));
+    } else if (sending != null && "routed".equals(receipt.get("status"))) {
+      sending.answer.complete(new Published(sending.messageId(), true, receipt.get("id"), receipt.get("identity"),
+          receipt.get("region"), receipt.get("router"), "true".equals(receipt.get("repeated"))));
     }
   }
 

@@ -2,7 +2,7 @@ package io.newsfabric.publish;
 
 import java.time.Duration;
 
-/** How a {@link Publisher} works. */
+/** The settings of a {@link Publisher}. */
 public final class Settings {
   final String appId;
   boolean receipt = true;

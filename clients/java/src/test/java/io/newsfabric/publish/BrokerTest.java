@@ -23,9 +23,9 @@ class BrokerTest {
         "amqp://cms:a secret@oregon/%2F",
         "cms:secret@oregon",
         "amqp://cms:secret@oregon/%2F?cacertfile=/nowhere/ca.pem&verify=none")) {
-      String said = refusal(url);
-      assertFalse(said.contains("secret"), said);
-      assertTrue(said.contains("oregon"), said);
+      String text = refusal(url);
+      assertFalse(text.contains("secret"), text);
+      assertTrue(text.contains("oregon"), text);
     }
   }
 

@@ -87,7 +87,7 @@ class ChoiceTest {
   }
 
   @Test
-  void itIsSaidWhenEachRegionHasGivenAMessageBack() {
+  void itIsReportedWhenEachRegionHasGivenAMessageBack() {
     assertTrue(choice.isInEachRegion(Set.of(1, 2)));
     assertEquals(false, choice.isInEachRegion(Set.of(0, 1)));
   }

@@ -13,7 +13,7 @@ import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 
-/** The program that tests/clients runs; tests/clients/driver.py says what it does. */
+/** The program that tests/clients runs; tests/clients/driver.py describes it. */
 @SuppressWarnings("deprecation") // JSONReader: good enough for a test
 public final class Driver {
   private static final String BODY =
@@ -37,12 +37,12 @@ public final class Driver {
       }
       for (int n = 0; n < lines.size(); n++) {
         List<Map<String, Object>> outcomes = sent.get(n).stream().map(Driver::outcome).toList();
-        Map<String, Object> told = outcomes.get(0);
+        Map<String, Object> outcome = outcomes.get(0);
         if (lines.get(n).containsKey("many")) {
           long failed = outcomes.stream().filter(outcome -> outcome.containsKey("error")).count();
-          told = Map.of("seconds", (System.nanoTime() - began) / 1e9, "failed", failed);
+          outcome = Map.of("seconds", (System.nanoTime() - began) / 1e9, "failed", failed);
         }
-        System.out.println(new JSONWriter().write(told));
+        System.out.println(new JSONWriter().write(outcome));
       }
     }
   }
@@ -62,7 +62,7 @@ public final class Driver {
   }
 
   private static Map<String, Object> outcome(CompletableFuture<Published> future) {
-    Map<String, Object> told = new LinkedHashMap<>();
+    Map<String, Object> outcome = new LinkedHashMap<>();
     try {
       Published published = future.join();
       Map<String, Object> fields = new LinkedHashMap<>();
@@ -73,20 +73,20 @@ public final class Driver {
       fields.put("region", published.region());
       fields.put("router", published.router());
       fields.put("repeated", published.repeated());
-      told.put("published", fields);
+      outcome.put("published", fields);
     } catch (CompletionException e) {
       boolean argument = e.getCause() instanceof IllegalArgumentException;
-      told.put("error", argument ? "argument" : e.getCause().getClass().getSimpleName());
+      outcome.put("error", argument ? "argument" : e.getCause().getClass().getSimpleName());
       if (e.getCause() instanceof PublishException.Rejected rejected) {
-        told.put("reason", rejected.reason());
+        outcome.put("reason", rejected.reason());
       } else if (e.getCause() instanceof PublishException.AccessRefused refused) {
-        told.put("text", refused.getMessage());
+        outcome.put("text", refused.getMessage());
       } else if (e.getCause() instanceof PublishException.Unanswered unanswered) {
-        told.put("message_id", unanswered.messageId());
-        told.put("sent", unanswered.sent());
+        outcome.put("message_id", unanswered.messageId());
+        outcome.put("sent", unanswered.sent());
       }
     }
-    return told;
+    return outcome;
   }
 
   private static Settings settings(Map<?, ?> given) {

@@ -8,7 +8,7 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** Where no broker is there: nothing of it needs one. */
+/** The parts of a publisher that need no broker. */
 @Timeout(20)
 class PublisherTest {
   private final Publisher publisher =
@@ -29,7 +29,7 @@ class PublisherTest {
   }
 
   @Test
-  void whoSendsAfterTheEndIsTold() {
+  void whoSendsAfterTheEndLearnsIt() {
     publisher.close();
     for (int n = 0; n < 2; n++) {
       assertThrows(IllegalStateException.class, () -> publisher.send("news.breaking", "{}"));

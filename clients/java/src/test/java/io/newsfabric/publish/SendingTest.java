@@ -41,9 +41,9 @@ class SendingTest {
   @Test
   void halfAnEmojiIsRejectedAndItSaysWhere() {
     String cut = "{\"headline\": \"Comet \ud83d\"}";
-    var told = assertThrows(PublishException.Rejected.class, () -> Sending.utf8(cut));
-    assertEquals("not_json", told.reason());
-    assertEquals("a lone surrogate at character 20 of the body, after '{\"headline\": \"Comet '", told.detail());
+    var rejected = assertThrows(PublishException.Rejected.class, () -> Sending.utf8(cut));
+    assertEquals("not_json", rejected.reason());
+    assertEquals("a lone surrogate at character 20 of the body, after '{\"headline\": \"Comet '", rejected.detail());
     assertThrows(PublishException.Rejected.class, () -> Sending.utf8("\ude00"));
     assertArrayEquals("\"\ud83d\ude00\"".getBytes(StandardCharsets.UTF_8), Sending.utf8("\"\ud83d\ude00\""));
   }
