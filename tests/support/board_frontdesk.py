@@ -109,7 +109,7 @@ class BoardFrontdesk:
 
     def _application(self) -> Application:
         files = {"path": PAGES}
-        given = {"desk": self}
+        given = {"frontdesk": self}
         return Application(
             [
                 (r"/board", BoardFileHandler, files),

@@ -31,7 +31,7 @@ class Frontdesk:
         self.asked = 0
         self._sockets = bind_sockets(0, "127.0.0.1")
         self.url = f"http://127.0.0.1:{self._sockets[0].getsockname()[1]}/endpoints.json"
-        routes = [("/endpoints.json", _Endpoints, {"desk": self})]
+        routes = [("/endpoints.json", _Endpoints, {"frontdesk": self})]
         self._server = HTTPServer(Application(routes, log_function=lambda _: None))
         self._server.add_sockets(self._sockets)
 
