@@ -137,7 +137,7 @@ impl Audience {
     }
 
     /// Return the topics of `slot`.
-    pub fn subscriptions(&self, slot: u32) -> impl Iterator<Item = &Arc<str>> {
+    pub fn topics_of(&self, slot: u32) -> impl Iterator<Item = &Arc<str>> {
         self.links_of(slot).iter().map(|link| &self.topics[link.topic as usize].name)
     }
 

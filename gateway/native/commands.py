@@ -1,10 +1,11 @@
 """Commands to the data plane, as bytes. Pure; docs/dataplane-protocol.md defines them.
 
-Each function except :func:`subscription` returns whole messages. The callers bound the largest
+Each function except :func:`acceptance` returns whole messages. The callers bound the largest
 ones. A message that is too large all the same raises WireError here: otherwise the other end would
 cut off the link.
 
-Commands for each message and answer are packed by hand: the table's codec takes twice as long.
+Commands for each message and frequent answer are packed by hand: the table's codec takes twice as
+long. The answer to a rare verb needs no function here: its sender calls :func:`.wire.encode`.
 """
 
 from __future__ import annotations
@@ -116,12 +117,12 @@ def publish(number: int, publication: Publication) -> bytes:
     return command if publication.way is None else _stamp(publication) + command
 
 
-def subscribe(connections: Connections, subscription: bytes) -> bytes:
-    """Return the answer to a ``subscribe``, with the bytes made by :func:`subscription`."""
-    return message(CommandKind.SUBSCRIBE, _to(connections), subscription)
+def subscribe(connections: Connections, acceptance: bytes) -> bytes:
+    """Return the answer to a ``subscribe``, with the bytes made by :func:`acceptance`."""
+    return message(CommandKind.SUBSCRIBE, _to(connections), acceptance)
 
 
-def subscription(
+def acceptance(
     topic: str,
     policy: TopicPolicy,
     *,
@@ -131,7 +132,7 @@ def subscription(
     push: bytes,
     messages: Sequence[Publication] = (),
 ) -> bytes:
-    """Return ``push`` and the :func:`batch` of that number (0: ``messages``), for any connections.
+    """Return an acceptance for any connections: ``push``, then batch ``batch`` (0: ``messages``).
 
     Unless ``seen``, a copy that is published later is sent to these readers, too.
     """

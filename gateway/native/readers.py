@@ -157,7 +157,7 @@ class NativeReaders:
         messages = replay.newest_within(self._replay_bytes)
         batch = self._batch(reply.topic, replay, messages, many) if messages else 0
         alone = [] if batch else messages
-        answer = commands.subscription(
+        answer = commands.acceptance(
             reply.topic,
             self._table.known(reply.topic),
             batch=batch,

@@ -1,7 +1,8 @@
 """The messages of the control protocol: one table for both ends and for the document.
 
-``scripts/protocol`` makes ``dataplane/src/control/table.rs`` and the tables of
-docs/dataplane-protocol.md from it. A new message is a row here, its sender, its receiver, tests.
+``scripts/protocol`` makes ``dataplane/src/control/table.rs``, the tables of
+docs/dataplane-protocol.md and the example's version from it. A new message is a row here, its
+sender, its receiver, its meaning on that page, and a test of its effect.
 A command whose body begins with ``connections`` answers a verb: its receiver is
 ``dataplane/src/readers/answers.rs``. That of other commands is
 ``dataplane/src/control_thread/commands.rs``.
@@ -15,7 +16,7 @@ import enum
 from typing import Final, Self
 
 # Both ends speak the same version. The first change of this table or of the settings after a
-# release raises it, in examples/dataplane_driver.py too.
+# release raises it.
 VERSION: Final = 10
 MAGIC: Final = b"nfdp"
 # The longest message, without its length field.
@@ -32,7 +33,7 @@ FORMS: Final = {
     "topic": "name name8, slow u8",
     "message": "id, version i64, key text16, push bytes32",
     "messages": "[message]32",
-    "subscription": "topic, batch u64, seen flag, reference bytes16, push bytes32, messages",
+    "acceptance": "topic, batch u64, seen flag, reference bytes16, push bytes32, messages",
     "auth": "bytes16",
     "blob": "bytes32",
     "series": "text8",
@@ -68,7 +69,7 @@ class CommandKind(_Kind):
     HELLO = 1, "magic, version u16"
     SETTINGS = 2, "json bytes32"
     PUBLISH = 3, "number u64, topic, message"
-    SUBSCRIBE = 5, "connections, subscription"
+    SUBSCRIBE = 5, "connections, acceptance"
     UNSUBSCRIBE = 6, "connections, topic name8, push bytes32"
     REPLY = 7, "connections, push bytes32"
     CLOSE = 9, "connections, reason text8, retry_after_ms u32"

@@ -124,6 +124,10 @@ def _send(url: str, exchange: str, *messages: tuple[str, bytes]) -> None:
             channel.basic_publish(exchange, topic, body)
 
 
+def _subscribe(topic: str) -> dict[str, str]:
+    return {"action": "subscribe", "topic": topic}
+
+
 def _news(count: int, *, topic: str = "news.world", size: int = 0) -> list[tuple[str, bytes]]:
     """Return messages that aren't taken for repeats; their bodies have over ``size`` bytes."""
     text = "x" * size
@@ -219,7 +223,7 @@ def test_a_box_at_its_limits(world: World, prometheus: Prometheus) -> None:
         crowd.reset()
         _fires(prometheus, "NewsfabricReadersLost", **box)
 
-        crowd.come(20, topic="news.world", receive_buffer=4096)
+        crowd.come(20, _subscribe("news.world"), receive_buffer=4096)
         _send(world.amqp_url("dublin"), "publish", *_news(300, size=50_000))
         _fires(prometheus, "NewsfabricSlowReaders", **box)
         _fires(prometheus, "NewsfabricIdentitiesEvicted", region="dublin")
@@ -383,7 +387,7 @@ def test_a_shovel_whose_messages_somebody_else_takes(world: World, prometheus: P
 
 def test_gold_that_was_held_up(world: World, prometheus: Prometheus) -> None:
     with Crowd.at(_port(world, "dublin")) as crowd:
-        crowd.come(1, topic="news.breaking")
+        crowd.come(1, _subscribe("news.breaking"))
         # The series begins with its first messages, and a series that begins hasn't increased.
         _hold_gold_up(world)
         _until(lambda: prometheus.query(_GOLD), prometheus)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from documented_verbs import VERBS
 from gateways import ENGINES, Box, opened_box
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -40,6 +41,7 @@ from plays import (
 )
 from signing import AUDIENCE, ISSUER, ed25519, keys_file, token
 
+from gateway.answers.verbs import BY_ACTION
 from gateway.process.settings import TokenSettings
 from gateway.wire.frames import BINARY, CLOSE, PING, PONG, TEXT
 from gateway.wire.protocol import ReaderLimits
@@ -114,32 +116,34 @@ subscribes = st.fixed_dictionaries(
     {"action": st.just("subscribe"), "topic": topics},
     optional={"rewind": st.sampled_from([1, 2, 4, 5, "5m", "3h", "7d"]), "ref": st.just(1)},
 )
+# Ids of messages of the play.
+ids = st.integers(0, 9).map("#{}".format)
 histories = st.fixed_dictionaries(
     {"action": st.just("history"), "topic": topics},
-    optional={"limit": st.integers(1, 5), "before": st.integers(0, 9).map("#{}".format)},
+    optional={"limit": st.integers(1, 5), "before": ids},
 )
 logins = st.fixed_dictionaries(
     {"action": st.sampled_from(["login", "login", "refresh"]), "token": st.sampled_from(TOKENS)},
     optional={"ref": st.just(2)},
 )
+# Values of fields, by their names; other fields have the value that docs/protocol.md shows.
+values = {
+    "topic": topics | st.just("user.me"),
+    "token": st.sampled_from(TOKENS),
+    "limit": st.integers(1, 5),
+    "before": ids,
+    "id": ids,
+}
+documented_verbs = st.sampled_from(VERBS).flatmap(
+    lambda verb: st.fixed_dictionaries(
+        {name: values.get(name, st.just(value)) for name, value in verb.fields.items()}
+    )
+)
 unsubscribes = st.fixed_dictionaries({"action": st.just("unsubscribe"), "topic": topics})
 strange_verbs = st.fixed_dictionaries(
     {},
     optional={
-        "action": st.sampled_from(
-            [
-                "subscribe",
-                "unsubscribe",
-                "history",
-                "ping",
-                "login",
-                "ack",
-                "read",
-                "shout",
-                7,
-                None,
-            ]
-        ),
+        "action": st.sampled_from([*BY_ACTION, "shout", 7, None]),
         "topic": any_topic,
         "ref": refs,
         "rewind": rewinds,
@@ -150,7 +154,9 @@ strange_verbs = st.fixed_dictionaries(
         "before": st.sampled_from(["", "01941f29-7c00-7000-8000-000000000000", "0" * 36, 1]),
     },
 )
-verbs = weighted([subscribes] * 4 + [histories] * 2 + [unsubscribes, logins, strange_verbs])
+verbs = weighted(
+    [subscribes] * 4 + [histories] * 2 + [unsubscribes, logins, strange_verbs, documented_verbs]
+)
 verb_texts = verbs.map(lambda verb: json.dumps(verb, ensure_ascii=False))
 # Pings as a page's library writes them, and some that nearly are.
 pings = st.sampled_from(

@@ -12,6 +12,7 @@ import random
 from typing import Any, Final
 
 import orjson
+from documented_verbs import VERBS as DOCUMENTED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,7 +45,10 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
     max_leaves=6,
 )
-known = {
+documented = {
+    name: st.just(value) | values for verb in DOCUMENTED for name, value in verb.fields.items()
+}
+known = documented | {
     "action": st.sampled_from(sorted(BY_ACTION)) | values,
     "id": st.sampled_from(["01941f29-7c00-7000-8000-000000000000"]) | values,
     "topic": st.sampled_from(["news.a", "user.7", "news..a", "news.a\n", "other"]) | values,
@@ -53,7 +57,6 @@ known = {
     "position": values,
     "limit": st.integers(-2, 102) | values,
     "before": st.uuids().map(str) | values,
-    "token": values,
 }
 verbs = st.fixed_dictionaries({}, optional=known)
 

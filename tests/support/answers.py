@@ -1,6 +1,6 @@
-"""The protocol as one table: the reply of the gateway's own code to each verb.
+"""The protocol as one table: the reply of the gateway's own code to each verb that pages send.
 
-Every verb is sent to a whole gateway without transports, in every situation that changes the reply.
+Each verb is sent to a whole gateway without transports, in every situation that changes the reply.
 The simulation of clients/js plays against the table. Run as a program, it prints the table::
 
     PYTHONPATH=. python tests/support/answers.py > clients/js/test/simulation/protocol.json

@@ -1,11 +1,12 @@
-"""Many readers on plain sockets that do the least a reader can: connect, subscribe, never read."""
+"""Many readers on plain sockets that do the least a reader can: connect, send verbs, never read."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 PATIENCE = 60.0
 _HANDSHAKE = (
@@ -31,12 +32,11 @@ class Crowd:
         finally:
             crowd.reset()
 
-    def come(self, count: int, *, topic: str = "", receive_buffer: int = 0) -> None:
-        """Connect ``count`` more, and subscribe to ``topic``; refused readers stay in the crowd."""
+    def come(self, count: int, *verbs: Mapping[str, Any], receive_buffer: int = 0) -> None:
+        """Connect ``count`` more, each of which sends ``verbs``; refused ones stay in the crowd."""
         for _ in range(count):
             sock = self._knock(receive_buffer)
-            if topic:
-                sock.sendall(_frame({"action": "subscribe", "topic": topic}))
+            sock.sendall(b"".join(map(_frame, verbs)))
 
     def knock(self, count: int) -> None:
         """Connect ``count`` more, and wait for no answer."""
@@ -70,7 +70,7 @@ class Crowd:
         return sock
 
 
-def _frame(verb: dict[str, str]) -> bytes:
+def _frame(verb: Mapping[str, Any]) -> bytes:
     """Encode a text frame with a mask of zeros."""
     text = json.dumps(verb).encode()
     assert len(text) < 126

@@ -276,10 +276,10 @@ class Control:
             if verb["action"] == "subscribe":
                 push = json.dumps({"type": "subscribed", "topic": verb["topic"]}).encode()
                 policy = TopicPolicy(pattern="#", slow=self.slow)
-                subscription = commands.subscription(
+                acceptance = commands.acceptance(
                     verb["topic"], policy, batch=0, seen=True, ref=b"", push=push
                 )
-                self.send(commands.subscribe(connections, subscription))
+                self.send(commands.subscribe(connections, acceptance))
             else:
                 self.send(commands.reply(connections, json.dumps({"type": "pong"}).encode()))
         self.verbs.clear()

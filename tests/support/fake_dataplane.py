@@ -45,8 +45,8 @@ def _plain(fields: dict[str, Any]) -> dict[str, Any]:
     """Name the fields of records, as tests compare them."""
     if "json" in fields:
         return dict(json.loads(fields["json"]))
-    if "subscription" in fields:
-        fields |= named("subscription", fields.pop("subscription"))
+    if "acceptance" in fields:
+        fields |= named("acceptance", fields.pop("acceptance"))
     if "message" in fields:
         fields["message"] = named("message", fields["message"])
     if "messages" in fields:

@@ -48,7 +48,7 @@ export class VerbOutbox {
     if (!this.#waiting.some(({ ref }) => ref === verb.ref)) this.#waiting.push(verb);
   }
 
-  /** Drop waiting verbs for a topic's subscription: returns their refs. */
+  /** Drop waiting verbs that subscribe to a topic or leave it: returns their refs. */
   withdraw(topic: string): string[] {
     const isOfTopic = ({ action, topic: its }: Verb) => its === topic && (action === "subscribe" || action === "unsubscribe");
     const withdrawn = this.#waiting.filter(isOfTopic);

@@ -75,7 +75,7 @@ export class Topics {
     if (what === "leave") this.#left(key!);
   }
 
-  /** Drop waiting verbs for a topic's subscription. */
+  /** Drop waiting verbs that subscribe to a topic or leave it. */
   #withdraw(name: string): void {
     for (const ref of this.#outbox.withdraw(name)) this.#forget(ref);
   }

@@ -177,7 +177,7 @@ proptest! {
                 let mut expected: Vec<&str> =
                     model.iter().filter(|one| one.0 == slot).map(|one| &*names[one.1]).collect();
                 let mut found: Vec<&str> =
-                    audience.subscriptions(slot).map(|name| &**name).collect();
+                    audience.topics_of(slot).map(|name| &**name).collect();
                 expected.sort_unstable();
                 found.sort_unstable();
                 prop_assert_eq!(found, expected);

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::{Acceptance, Magic, Malformed, Offer, Slow, Split, Topic, TopicMessage};
 use super::{CONNECTION_BYTES, Connections, MAGIC, MAX_AUTH, MAX_BLOB, MAX_MESSAGE};
-use super::{Magic, Malformed, Offer, Slow, Split, Subscription, Topic, TopicMessage};
 use crate::delays::NAME_BYTES;
 
 /// Reader of fields from the front of a body.
@@ -151,8 +151,8 @@ impl<'a> FieldReader<'a> {
         self.list32(FieldReader::message)
     }
 
-    pub(super) fn subscription(&mut self) -> Result<Subscription<'a>, Malformed> {
-        Ok(Subscription {
+    pub(super) fn acceptance(&mut self) -> Result<Acceptance<'a>, Malformed> {
+        Ok(Acceptance {
             topic: self.named("topic").topic()?,
             batch: self.u64()?,
             seen: self.named("seen").flag()?,

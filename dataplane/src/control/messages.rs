@@ -21,7 +21,7 @@ macro_rules! form {
     (topic) => { Topic<'a> };
     (message) => { TopicMessage<'a> };
     (messages) => { Vec<TopicMessage<'a>> };
-    (subscription) => { Subscription<'a> };
+    (acceptance) => { Acceptance<'a> };
     (users) => { Vec<(&'a str, u64)> };
     (kept) => { Vec<(IpAddr, u32)> };
     (ports) => { &'a [u16] };

@@ -129,10 +129,10 @@ pub struct TopicMessage<'a> {
     pub push: &'a [u8],
 }
 
-/// A reader's new subscription, and the messages before live ones.
+/// The acceptance of a `subscribe`: its reply, and the messages before live ones.
 #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Subscription<'a> {
+pub struct Acceptance<'a> {
     pub topic: Topic<'a>,
     pub batch: u64,
     pub seen: bool,

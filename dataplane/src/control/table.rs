@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use super::codec::{FieldReader, put, put_with_length};
-use super::{Connections, Magic, Malformed, Offer, Subscription, Topic, TopicMessage, Verbs};
+use super::{Acceptance, Connections, Magic, Malformed, Offer, Topic, TopicMessage, Verbs};
 
 /// The version of the protocol, which both ends must speak.
 pub const VERSION: u16 = 10;
@@ -29,7 +29,7 @@ commands! {
     }
 
     ToReaders {
-        Subscribe = 5 { subscription: subscription }
+        Subscribe = 5 { acceptance: acceptance }
         Unsubscribe = 6 { topic: name8, push: bytes32 }
         Reply = 7 { push: bytes32 }
         Close = 9 { reason: text8, retry_after_ms: u32 }

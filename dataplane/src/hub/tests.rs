@@ -63,7 +63,7 @@ fn taken_over(hub: &mut Hub) -> Hub {
     let mut again = new_hub();
     hub.seen.pieces(2).for_each(|(start, piece)| again.seen.restore(start, piece));
     for slot in 0..4 {
-        for name in hub.audience.subscriptions(slot) {
+        for name in hub.audience.topics_of(slot) {
             again.audience.subscribe(slot, name);
         }
     }

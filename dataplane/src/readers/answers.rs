@@ -7,7 +7,7 @@ use super::writing::Answer;
 use crate::auth::AuthState;
 use crate::clock::unix_ms;
 use crate::closing::CloseReason;
-use crate::control::{Connections, Subscription, ToReaders};
+use crate::control::{Acceptance, Connections, ToReaders};
 use crate::counters::Count;
 use crate::hub::SubscribeError;
 use crate::publication::Publication;
@@ -28,24 +28,24 @@ impl Readers {
     }
 
     /// Return the messages before live ones; `None` if the batch doesn't exist.
-    fn first_messages(&self, verb: &Subscription<'_>) -> Option<Batch> {
-        if verb.batch > 0 {
-            let found = self.batches.iter().find(|(number, _)| *number == verb.batch);
+    fn first_messages(&self, accepted: &Acceptance<'_>) -> Option<Batch> {
+        if accepted.batch > 0 {
+            let found = self.batches.iter().find(|(number, _)| *number == accepted.batch);
             return found.map(|(_, batch)| batch.clone());
         }
-        if verb.messages.is_empty() {
+        if accepted.messages.is_empty() {
             return Some(Batch::default());
         }
-        let (topic, slow): (Arc<str>, _) = (verb.topic.name.into(), verb.topic.slow);
-        let made = verb.messages.iter().map(|one| Publication::new(topic.clone(), slow, one));
+        let (topic, slow): (Arc<str>, _) = (accepted.topic.name.into(), accepted.topic.slow);
+        let made = accepted.messages.iter().map(|one| Publication::new(topic.clone(), slow, one));
         Some(made.map(Arc::new).collect())
     }
 
     /// Carry out a command for those of `connections` that are on this thread and still open.
     pub(crate) fn serve(&mut self, connections: Connections<'_>, command: &ToReaders<'_>) {
         let (first, push) = match *command {
-            ToReaders::Subscribe { ref subscription } => {
-                (self.first_messages(subscription), subscription.push)
+            ToReaders::Subscribe { ref acceptance } => {
+                (self.first_messages(acceptance), acceptance.push)
             }
             ToReaders::Unsubscribe { push, .. }
             | ToReaders::Reply { push }
@@ -70,8 +70,8 @@ impl Readers {
         first: Option<&Batch>,
     ) {
         match *command {
-            ToReaders::Subscribe { ref subscription } => {
-                self.subscribe(slot, subscription, answer, first);
+            ToReaders::Subscribe { ref acceptance } => {
+                self.subscribe(slot, acceptance, answer, first);
             }
             ToReaders::Unsubscribe { topic, .. } => {
                 self.hub.audience.unsubscribe(slot, topic);
@@ -109,28 +109,28 @@ impl Readers {
     fn subscribe(
         &mut self,
         slot: u32,
-        verb: &Subscription<'_>,
+        accepted: &Acceptance<'_>,
         answer: &Answer<'_>,
         first: Option<&Batch>,
     ) {
         let most = self.settings.topics as usize;
-        if let Some(error) = self.hub.audience.check_subscribe(slot, verb.topic.name, most) {
-            return self.refuse_topic(slot, verb, error);
+        if let Some(error) = self.hub.audience.check_subscribe(slot, accepted.topic.name, most) {
+            return self.refuse_topic(slot, accepted, error);
         }
         let Some(replay) = first else {
-            crate::log!(Error, "there is no batch {}: a reader has to come again", verb.batch);
+            crate::log!(Error, "there is no batch {}: a reader has to come again", accepted.batch);
             return self.close(slot, CloseReason::Internal, None);
         };
-        if verb.seen {
+        if accepted.seen {
             self.hub.record_replayed(replay, self.clock.now_ms(), unix_ms());
         }
-        self.hub.audience.subscribe(slot, verb.topic.name);
+        self.hub.audience.subscribe(slot, accepted.topic.name);
         self.answer(slot, answer);
         self.replay(slot, replay);
         self.answered(slot);
     }
 
-    fn refuse_topic(&mut self, slot: u32, verb: &Subscription<'_>, error: SubscribeError) {
+    fn refuse_topic(&mut self, slot: u32, accepted: &Acceptance<'_>, error: SubscribeError) {
         let (errors, most) = (&self.settings.errors, self.settings.topics);
         let (code, reason, count) = match error {
             SubscribeError::AlreadySubscribed => {
@@ -142,8 +142,8 @@ impl Readers {
             }
         };
         self.counters.add(count);
-        let reference = String::from_utf8_lossy(verb.reference);
-        let push = error_push(&reference, verb.topic.name, code, &reason);
+        let reference = String::from_utf8_lossy(accepted.reference);
+        let push = error_push(&reference, accepted.topic.name, code, &reason);
         self.push(slot, &push);
         self.answered(slot);
     }

@@ -85,7 +85,7 @@ impl Restoring<'_> {
             readers.addresses.enter(address, u32::MAX);
             readers.counted.insert(slot, address);
         }
-        self.subscriptions(slot, &beside.topics)?;
+        self.subscribe(slot, &beside.topics)?;
         Ok(())
     }
 
@@ -100,7 +100,7 @@ impl Restoring<'_> {
         }
     }
 
-    fn subscriptions(&mut self, slot: u32, places: &[u32]) -> Result<(), Malformed> {
+    fn subscribe(&mut self, slot: u32, places: &[u32]) -> Result<(), Malformed> {
         for place in places {
             let name = self.topics.get(*place as usize).ok_or(Malformed::Value("topic"))?;
             if self.readers.hub.audience.check_subscribe(slot, name, usize::MAX).is_some() {

@@ -82,8 +82,7 @@ impl Readers {
         if connection.phase == Phase::Free {
             return sender.put(&Record::Free(connection.generation), None);
         }
-        let topics =
-            self.hub.audience.subscriptions(slot).filter_map(|name| places.get(name).copied());
+        let topics = self.hub.audience.topics_of(slot).filter_map(|name| places.get(name).copied());
         let mut beside = ConnectionExtras {
             timer: self.wheel.due_ms(slot),
             counted: self.counted.get(&slot).copied(),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
+from documented_verbs import VERBS as DOCUMENTED
+from documented_verbs import DocumentedVerb
 from envelopes import envelope
 
 from gateway.answers.history import History
@@ -117,12 +117,14 @@ def test_only_individual_messages_can_be_marked(topic: Any, code: int) -> None:
 @pytest.mark.parametrize(
     "topic", [None, 5, "", ".", "a..b", "news.*", "news breaking", "ä", "x" * 300]
 )
-@pytest.mark.parametrize("action", ["subscribe", "unsubscribe", "history"])
+@pytest.mark.parametrize("action", [one for one, row in BY_ACTION.items() if row.topic != "none"])
 def test_a_malformed_topic_is_a_bad_request(action: str, topic: Any) -> None:
     assert refused(action=action, topic=topic)[0] == 107
 
 
-@pytest.mark.parametrize("action", ["subscribe", "history"])
+@pytest.mark.parametrize(
+    "action", [one for one, row in BY_ACTION.items() if row.topic in ("readable", "past")]
+)
 @pytest.mark.parametrize("topic", ["weather.oslo", "user.7.8", "_fabric.revoked"])
 def test_topics_that_there_arent(action: str, topic: str) -> None:
     assert refused(action=action, topic=topic)[0] == 102
@@ -177,8 +179,14 @@ def test_a_ref_that_is_no_short_scalar_isnt_echoed(ref: Any) -> None:
 
 
 def test_the_readers_page_has_each_verb_and_no_other() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "protocol.md").read_text(encoding="utf-8")
-    assert set(re.findall(r'"action":"(\w+)"', page)) == set(BY_ACTION)
+    assert sorted(verb.action for verb in DOCUMENTED) == sorted(BY_ACTION)
+
+
+@pytest.mark.parametrize("verb", DOCUMENTED, ids=lambda verb: verb.action)
+def test_a_verb_of_the_page_is_read_as_the_verb_of_its_row(verb: DocumentedVerb) -> None:
+    id_ = envelope(1).id
+    intent = read(**verb.with_values({"topic": "user.7", "id": id_, "before": id_}), ref="r")
+    assert (type(intent), intent.ref) == (BY_ACTION[verb.action].verb, "r")
 
 
 def test_each_verb_has_one_row() -> None:

@@ -92,7 +92,7 @@ def test_batch() -> None:
 
 def test_subscribe_with_its_messages() -> None:
     one = publication(1)
-    made = commands.subscription(
+    made = commands.acceptance(
         "news.breaking", POLICY, batch=0, seen=True, ref=b'"r"', push=b"{}", messages=[one]
     )
     rest = bytes(8) + b"\x01" + b"\x03\0" + b'"r"' + b"\x02\0\0\0{}"
@@ -101,9 +101,7 @@ def test_subscribe_with_its_messages() -> None:
 
 
 def test_subscribe_with_a_batch() -> None:
-    made = commands.subscription(
-        "news.breaking", POLICY, batch=513, seen=False, ref=b"", push=b"{}"
-    )
+    made = commands.acceptance("news.breaking", POLICY, batch=513, seen=False, ref=b"", push=b"{}")
     rest = b"\x01\x02\0\0\0\0\0\0" + b"\0" + b"\0\0" + b"\x02\0\0\0{}" + b"\0\0\0\0"
     assert made == TOPIC_BYTES + rest
 
@@ -119,7 +117,7 @@ def test_a_topics_policy_for_slow_readers_is_in_its_answer(slow: SlowPolicy, num
 
 def test_an_answer_names_each_reader_that_gets_it() -> None:
     both = READER + struct.pack("<HII", 9, 9, 9)
-    made = commands.subscription("news.a", POLICY, batch=7, seen=True, ref=b"", push=b"{}")
+    made = commands.acceptance("news.a", POLICY, batch=7, seen=True, ref=b"", push=b"{}")
     assert commands.subscribe(both, made) == command(5, b"\x02\0" + both + made)
     assert commands.reply(both, b"{}") == command(7, b"\x02\0" + both + b"\x02\0\0\0{}")
 

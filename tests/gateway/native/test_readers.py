@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from documented_verbs import VERBS, DocumentedVerb
 from envelopes import START_MS, envelope
 from fake_dataplane import (
     READER,
@@ -47,6 +48,18 @@ async def test_a_ref_is_echoed_as_it_was_sent(rig: NativeRig) -> None:
         assert json.loads(fields["reference"]) == ref
         assert type(json.loads(fields["reference"])) is type(ref)
     assert (await rig.subscribed(topic="news.a"))["reference"] == b""
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.action)
+async def test_each_reader_gets_one_answer_to_a_verb(rig: NativeRig, verb: DocumentedVerb) -> None:
+    crowd, answered = READER + OTHER, b""
+    auth, id_ = encode_auth(FORTY_TWO), envelope(1).id
+    sent = verb.with_values({"topic": "user.42", "id": id_, "before": id_})
+    await rig.say(json.dumps(sent).encode(), auth=auth, by=crowd)
+    while len(answered) < len(crowd):
+        answered += (await rig.visit.hear()).fields["connections"]
+    assert answered == crowd
+    assert await rig.replied(action="ping") == {"type": "pong"}
 
 
 async def test_unsubscribe_and_ping(rig: NativeRig) -> None:
