@@ -31,13 +31,15 @@ class Row:
 
     ``command`` follows ``python -m``; its last word begins the names of the kind's metrics. On a
     host ``port`` serves health and metrics. ``several``: a host has any number of the kind, and the
-    n-th serves ``port + n``. ``word`` replaces the kind in names of processes and units.
+    n-th serves ``port + n``. ``topics``: it reads topics.toml. ``word`` replaces the kind in names
+    of processes and units.
     """
 
     title: str
     command: str
     port: int
     several: bool = False
+    topics: bool = False
     store: StoreRight = ""
     word: str = ""
 
@@ -48,20 +50,30 @@ class Row:
 
 
 KINDS: Final[Mapping[Kind, Row]] = {
-    "keeper": Row(title="keeper of shovels", command="shovels", port=9102, word="shovels"),
-    "frontdesk": Row(title="frontdesk", command="wholesale frontdesk", port=9101, store="reader"),
+    "keeper": Row(
+        title="keeper of shovels", command="shovels", port=9102, topics=True, word="shovels"
+    ),
+    "frontdesk": Row(
+        title="frontdesk", command="wholesale frontdesk", port=9101, topics=True, store="reader"
+    ),
     "scaler": Row(title="scaler", command="wholesale scaler", port=9103),
     "router": Row(
-        title="router", command="wholesale router", port=9110, several=True, store="writer"
+        title="router",
+        command="wholesale router",
+        port=9110,
+        several=True,
+        topics=True,
+        store="writer",
     ),
     "mailbox": Row(
         title="mailbox service",
         command="wholesale mailbox",
         port=9120,
         several=True,
+        topics=True,
         store="writer",
     ),
-    "gateway": Row(title="gateway", command="gateway", port=9104, store="reader"),
+    "gateway": Row(title="gateway", command="gateway", port=9104, topics=True, store="reader"),
     "agent": Row(title="a box's agent", command="retail", port=9105),
     "mirror": Row(title="mirror", command="newsfabric mirror", port=0),
 }

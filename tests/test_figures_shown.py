@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 
 import pytest
@@ -9,24 +10,26 @@ import pytest
 import retail.agent
 import shovels.keeper
 from gateway.process import measures
+from newsfabric.kinds import CORE
 from newsfabric.messages.reports import CERTIFICATE_ENDS, MAX_FIGURES
 from newsfabric.metrics import REGISTRY
 from newsfabric.process.figures import ProcessFigures, Wanted
 from newsfabric.tls import CERTIFICATES_END
 from wholesale.frontdesk import service
 from wholesale.frontdesk.board import plots, region_page
-from wholesale.mailbox import counters as mailbox
 from wholesale.router import counters as router
-from wholesale.scaler import counters as scaler
 
 REPORTED = {
     "gateway": measures.FIGURES,
     "agent": retail.agent.FIGURES,
     "keeper": shovels.keeper.FIGURES,
-    "router": router.FIGURES,
-    "mailbox": mailbox.FIGURES,
     "frontdesk": service.FIGURES,
-    "scaler": scaler.FIGURES,
+}
+# Another service declares them beside its metrics.
+REPORTED |= {
+    kind: importlib.import_module(f"wholesale.{kind}.counters").FIGURES
+    for kind in CORE
+    if kind not in REPORTED
 }
 
 

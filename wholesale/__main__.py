@@ -1,4 +1,4 @@
-"""``python -m wholesale router …``, ``… mailbox …``, ``… frontdesk …``, ``… scaler …``."""
+"""``python -m wholesale KIND …``, with a command for each kind of service."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def _all(command: Callable[..., Any], options: Sequence[Any]) -> Callable[..., A
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 def main() -> None:
-    """The wholesale services of one region: router, mailbox, frontdesk and scaler."""
+    """The services of one region, beside its brokers."""
 
 
 @main.command(epilog=_ROUTER_EXAMPLES)

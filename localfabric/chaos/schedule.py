@@ -17,6 +17,8 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
+from newsfabric.kinds import CORE
+
 Verb = Literal["kill", "stop", "cut", "slow", "lose"]
 
 
@@ -79,7 +81,7 @@ class _Incident:
 
 # A RabbitMQ node boots in about eight seconds; systemd restarts a service after one or two. The
 # owner of a queue checks it every five seconds.
-_FIRST: Final = (
+_NAMED: Final = (
     _Recipe("kill", "core node", 3, 17),
     _Recipe("kill", "gateway", 2, 8),
     _Recipe("kill", "router", 2, 6),
@@ -104,6 +106,9 @@ _FIRST: Final = (
     _Recipe("lose", "receipts queue", 0, 12),
     _Recipe("lose", "upstream queue", 0, 12),
 )
+# Kinds of services that have no recipe of their own.
+_OTHERS: Final = tuple(kind for kind in CORE if kind not in {recipe.kind for recipe in _NAMED})
+_FIRST: Final = (*_NAMED, *(_Recipe("kill", kind, 2, 6) for kind in _OTHERS))
 _AGAIN: Final = tuple(recipe for recipe in _FIRST if recipe.verb == "kill" and recipe.kind != "box")
 # A router's log is closed by another router after a silence of 60 to 75 s.
 _CLOSED: Final = 85.0
@@ -126,6 +131,7 @@ _OUTAGES: Final = (
             _Within(15, _Recipe("kill", "frontdesk", 2, 0)),
             _Within(25, _Recipe("kill", "agent", 2, 0)),
             _Within(40, _Recipe("lose", "gateway queue", 0, 0)),
+            *(_Within(45 + 3 * n, _Recipe("kill", kind, 2, 0)) for n, kind in enumerate(_OTHERS)),
             _Within(60, _Recipe("lose", "receipts queue", 0, 0)),
             _Within(70, _Recipe("lose", "upstream queue", 0, 0)),
         ),

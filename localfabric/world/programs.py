@@ -77,11 +77,11 @@ def _core_service(layout: WorldLayout, region: RegionLayout, service: Service) -
         "fabric": layout.paths.fabric_seen_from(region.name),
         "port": service.port,
     }
+    if row.topics:
+        options["topics"] = layout.paths.topics
     if row.store:
-        options |= {"topics": layout.paths.topics, "store": layout.store_url(region)}
+        options["store"] = layout.store_url(region)
     match service.kind:
-        case "keeper":
-            options["topics"] = layout.paths.topics
         case "frontdesk":
             options |= {
                 "host": HOST,

@@ -1,9 +1,9 @@
 """The fabric's own users, each with no more rights than its service needs. Pure.
 
-There is a user for the routers, the mailboxes, the frontdesks, the scalers, the keepers and the
-shovels of each region, and one for each box. Their rights follow from the topology, so that a
-service's actions and its rights can't disagree (tests/attacks/test_box.py and the worlds of
-tests/e2e run with these users). Their names have a dot, which no publisher's name has.
+There is a user for each kind of service and for the shovels of each region, and one for each box.
+Their rights follow from the topology, so that a service's actions and its rights can't disagree
+(tests/attacks/test_box.py and the worlds of tests/e2e run with these users). Their names have a
+dot, which no publisher's name has.
 
 The decisions that a reader may question:
 

@@ -24,6 +24,7 @@ from pika.exceptions import ChannelClosedByBroker
 
 from localfabric.nodes.rabbitmq import LocalNode
 from localfabric.world.rabbitmq_home import RabbitmqHome
+from newsfabric.kinds import CORE
 from newsfabric.settings import Credentials
 from newsfabric.topology import (
     RECEIPTS,
@@ -38,6 +39,7 @@ from newsfabric.topology.values import RECEIPT_BOUNDS
 
 pytestmark = [pytest.mark.broker, pytest.mark.promise("F4")]
 
+KEEPER = "keeper.oregon"
 SCALER, FRONTDESK, BOX = "scaler.oregon", "frontdesk.oregon", "box.edge-1"
 # 127 words: 70 KB of a broker's memory for each binding of a topic exchange.
 LONG = ".".join("x" * 127)
@@ -222,7 +224,7 @@ def declares_then(name: str, attempt: Attempt) -> Attempt:
     return both
 
 
-@pytest.mark.parametrize("user", [SCALER, FRONTDESK, "router.oregon", "mailbox.oregon"])
+@pytest.mark.parametrize("user", sorted({f"{kind}.oregon" for kind in CORE} - {KEEPER}))
 def test_a_service_walks_around_its_topics_by_an_exchange_of_its_own(
     core: Guarded, user: str
 ) -> None:

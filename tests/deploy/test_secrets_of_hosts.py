@@ -14,6 +14,7 @@ import yaml
 from newsfabric import kinds
 from tests.deploy.prechecks import checks
 from tests.deploy.terraform_output import ADMISSION
+from tests.deploy.unit_templates import core_unit
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 ANSIBLE: Final = ROOT / "deploy" / "ansible"
@@ -169,14 +170,9 @@ def test_these_are_enough_for_its_broker(
 
 def test_the_stores_administrator_is_known_on_store_nodes_alone(folder: Path) -> None:
     logins = {s["unit"]: s.get("store", "") for s in facts_of(folder, CORE)["wholesale"]}
-    assert logins == {
-        "newsfabric-shovels": "",
-        "newsfabric-router@": "newsfabric",
-        "newsfabric-mailbox@": "newsfabric",
-        "newsfabric-frontdesk": "newsfabric_reader",
-        "newsfabric-scaler": "",
-        "newsfabric-admit": "",
-    }
+    rights = {"writer": "newsfabric", "reader": "newsfabric_reader", "": ""}
+    wanted = {core_unit(kind): rights[kinds.KINDS[kind].store] for kind in kinds.CORE}
+    assert logins == wanted | {"newsfabric-admit": ""}
     retail = yaml.safe_load((ROLES / "retail" / "vars" / "main.yml").read_text())
     assert [service["store"] for service in retail["retail_services"]] == [
         "{{ newsfabric_cassandra_reader }}",

@@ -10,22 +10,27 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from newsfabric import kinds
 from tests.deploy.prechecks import checks
 from tests.deploy.terraform_output import ADMISSION
+from tests.deploy.unit_templates import core_unit
 
 ANSIBLE: Final = Path(__file__).resolve().parents[2] / "deploy" / "ansible"
 WHOLESALE: Final = ANSIBLE / "roles" / "wholesale"
 CORE: Final = "oregon-core-1"
+# Numbers of instances, by unit; a test gives two routers.
+INSTANCES: Final = {"newsfabric-router@": ["1", "2"]}
 # In the order of their restarts.
 ALL: Final = [
-    "newsfabric-shovels",
-    "newsfabric-frontdesk",
-    "newsfabric-scaler",
-    "newsfabric-router@1",
-    "newsfabric-router@2",
-    "newsfabric-mailbox@1",
+    *(
+        unit + instance
+        for unit in map(core_unit, kinds.CORE)
+        for instance in INSTANCES.get(unit, ["1"] if unit.endswith("@") else [""])
+    ),
     "newsfabric-admit",
 ]
+# Units that carry messages.
+CARRIERS: Final = ("newsfabric-shovels", "newsfabric-router@", "newsfabric-mailbox@")
 
 
 def included(playbook: str) -> list[dict[str, Any]]:
@@ -86,7 +91,7 @@ def test_all_end_with_their_region_and_what_carries_messages_last(
     playbook: str, tmp_path: Path
 ) -> None:
     first, second, last = named(playbook, tmp_path, included("evacuate-region.yml"))
-    assert first == ["newsfabric-admit", "newsfabric-scaler", "newsfabric-frontdesk"]
+    assert first == [unit for unit in ALL[::-1] if not unit.startswith(CARRIERS)]
     assert second == ALL[:0:-1]
     assert last == ALL[::-1]
 

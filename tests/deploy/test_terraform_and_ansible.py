@@ -63,23 +63,6 @@ def test_balancers_ask_the_ports_that_hosts_listen_on() -> None:
         assert int(port[1]) == DEFAULTS[f"newsfabric_{name}_port"]
 
 
-def test_scalers_are_watched_by_the_names_that_they_are_started_with() -> None:
-    services: list[dict[str, Any]] = yaml.safe_load(
-        (ANSIBLE / "roles" / "wholesale" / "vars" / "main.yml").read_text()
-    )["wholesale_services"]
-    [scaler] = [each for each in services if each["unit"] == "newsfabric-scaler"]
-    started = re.search(r"'--name', inventory_hostname ~ '([a-z-]+)'", scaler["command"])
-    # One scaler on each host of group `core`.
-    watched = re.search(
-        r'^  scalers = \[for name in sort\(keys\(local\.hosts\.core\)\) : "\$\{name\}([a-z-]+)"\]$',
-        (MODULES / "region" / "main.tf").read_text(),
-        re.MULTILINE,
-    )
-    assert started is not None
-    assert watched is not None
-    assert started[1] == watched[1]
-
-
 def values(name: str) -> str:
     """Return an environment's own values."""
     return (TERRAFORM / "environments" / name / "environment.auto.tfvars").read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -139,6 +140,20 @@ def test_a_scaler_drives_the_group_of_its_own_region(commands: dict[str, list[st
     options = main.commands[name].make_context(name, words).params
     found = (options["driver"], options["group"], options["per_box"])
     assert found == ("aws", "newsfabric-oregon-retail", 50_000)
+
+
+def test_scalers_are_watched_by_the_names_that_they_are_started_with(
+    commands: dict[str, list[str]],
+) -> None:
+    # One scaler on each host of group `core`.
+    watched = re.search(
+        r'^  scalers = \[for name in sort\(keys\(local\.hosts\.core\)\) : "\$\{name\}([a-z-]+)"\]$',
+        (ROOT / "deploy" / "terraform" / "modules" / "region" / "main.tf").read_text(),
+        re.MULTILINE,
+    )
+    assert watched is not None
+    words = commands["newsfabric-scaler"]
+    assert words[words.index("--name") + 1] == CORE + watched[1]
 
 
 def test_who_admits_boxes_knows_the_group_the_key_and_the_core(

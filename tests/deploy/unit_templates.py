@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import yaml
 
+from newsfabric.kinds import KINDS, CoreKind, word
+
 ROLES: Final = Path(__file__).resolve().parents[2] / "deploy" / "ansible" / "roles"
 DENIED: Final = "IPAddressDeny=169.254.169.254/32 fd00:ec2::254/128"
 _DENIED: Final = re.compile(rf"^(?:{re.escape(DENIED)}|IPAddressDeny=any)$", re.MULTILINE)
@@ -25,6 +27,11 @@ def units() -> dict[str, str]:
         if re.search(r"^\[Service\]$", text := file.read_text(), re.MULTILINE)
         and file.parts[-3] != "machine"
     }
+
+
+def core_unit(kind: CoreKind) -> str:
+    """Return the name of the unit of ``kind``, without an instance."""
+    return f"newsfabric-{word(kind)}" + ("@" if KINDS[kind].several else "")
 
 
 def reaches_metadata(unit: str) -> bool:

@@ -10,6 +10,8 @@ import math
 import random
 from typing import Any, Final
 
+from newsfabric.kinds import CORE
+
 VERSION: Final = "0.1.0"
 TOPICS: Final = (
     ("news.breaking", 41.0),
@@ -239,7 +241,7 @@ class MadeUpFabric:
             "waiting_for": waiting_for,
             "age_ms": self._age(name, region),
             "started_ms": self._began_ms - 90_000_000 - n * 3_700_000,
-            "figures": figures[kind] if state != "gone" else {},
+            "figures": figures.get(kind, {}) if state != "gone" else {},
         }
 
     def _cluster(self, region: str, kind: str) -> dict[str, Any]:
@@ -338,15 +340,9 @@ class MadeUpFabric:
         return next((each for each in self.regions if name.startswith(f"{each}-")), "")
 
 
-_SERVICES: Final = (
-    ("frontdesk", 1),
-    ("frontdesk", 2),
-    ("keeper", 1),
-    ("mailbox", 1),
-    ("mailbox", 2),
-    ("router", 1),
-    ("router", 2),
-    ("scaler", 1),
+# Two of each kind, but of these one.
+_SERVICES: Final = tuple(
+    (kind, n) for kind in sorted(CORE) for n in ((1,) if kind in ("keeper", "scaler") else (1, 2))
 )
 
 

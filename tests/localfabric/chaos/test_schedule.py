@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localfabric.chaos.schedule import Fault, make_outages, make_schedule
+from newsfabric.kinds import BOX, CORE
 
+PROCESSES = {*CORE, *BOX, "dataplane", "core node", "client node", "retail node", "store node"}
 KINDS = (
-    *("core node", "client node", "retail node", "router", "frontdesk", "keeper"),
-    *("agent", "gateway", "dataplane", "mailbox", "store node", "box", "link"),
-    *("store link", "feed link", "router queue", "mailbox queue", "feed queue"),
+    *sorted(PROCESSES),
+    *("box", "link", "store link", "feed link", "router queue", "mailbox queue", "feed queue"),
     *("gateway queue", "upstream queue", "region queue", "receipts queue"),
 )
-PROCESSES = set(KINDS[:11])
 QUEUES = {kind for kind in KINDS if kind.endswith("queue")}
 NAMES = {kind: [f"{kind}-{n}" for n in (1, 2)] for kind in KINDS}
 

@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from newsfabric.kinds import KINDS
 from newsfabric.settings import dump_fabric, parse_fabric
 
 STATE = Path("/tmp/w")
+MANUAL = Path(__file__).parents[3] / "docs" / "world.md"
 
 worlds = st.builds(
     WorldOptions,
@@ -77,9 +79,28 @@ def test_stores_that_there_cannot_be_are_a_config_error(options: dict[str, Any])
         WorldOptions(**options)
 
 
+def test_the_ports_of_services_are_those_in_the_manual() -> None:
+    rows = re.findall(r"^\| ([\d, ]+) \| (.+) \|$", MANUAL.read_text(), re.MULTILINE)
+    manual = {int(offset): text for offsets, text in rows for offset in offsets.split(", ")}
+    layout = lay_out(WorldOptions(scale=(1, 2)), STATE)
+    listed, oregon = dict(layout.ports()), layout.region("oregon")
+    assert all(listed[service.port].startswith(service.name) for service in oregon.services)
+    assert (listed[18100], listed[18196]) == ("oregon-frontdesk-1", "oregon-frontdesk-1, admin")
+    ports = {service.port - 18100: service for service in oregon.services}
+    assert set(manual) == {*ports, 0}, "docs/world.md"
+    assert [
+        f"docs/world.md: {offset} isn't the {KINDS[service.kind].title}'s"
+        for offset, service in ports.items()
+        if KINDS[service.kind].title not in manual[offset]
+    ] == []
+
+
 def test_the_ports_of_the_default_world_are_those_in_the_manual() -> None:
     layout = lay_out(WorldOptions(), STATE)
-    assert dict(layout.ports()) == {
+    services = {service.name for region in layout.regions for service in region.services}
+    assert {"oregon-shovels", "oregon-router-1", "oregon-router-2", "dublin-mailbox-2"} < services
+    found = {port: name for port, name in layout.ports() if name.split(",")[0] not in services}
+    assert found == {
         18000: "Erlang's port mapper",
         **_region_ports("oregon", 18100),
         **_region_ports("dublin", 18200),
@@ -88,10 +109,6 @@ def test_the_ports_of_the_default_world_are_those_in_the_manual() -> None:
 
 def _region_ports(name: str, base: int) -> dict[int, str]:
     return {
-        base: f"{name}-frontdesk-1",
-        base + 1: f"{name}-router-1",
-        base + 2: f"{name}-router-2",
-        base + 3: f"{name}-shovels",
         base + 10: f"{name}-client-1, AMQP",
         base + 11: f"{name}-client-1, management",
         base + 12: f"{name}-client-1, Erlang distribution",
@@ -104,9 +121,6 @@ def _region_ports(name: str, base: int) -> dict[int, str]:
         base + 43: f"{name}-retail-1, readers",
         base + 44: f"{name}-retail-1-gateway, admin",
         base + 45: f"{name}-retail-1-agent",
-        base + 94: f"{name}-mailbox-1",
-        base + 95: f"{name}-mailbox-2",
-        base + 96: f"{name}-frontdesk-1, admin",
     }
 
 

@@ -87,12 +87,7 @@ def test_every_service_logs_in_as_a_user_of_its_own_whose_password_is_in_a_file(
         text = " ".join((*program.command, *(word for pair in program.variables for word in pair)))
         assert not any(secret in text for secret in secrets.values())
     assert users == {
-        f"{region.name}-shovels": f"keeper.{region.name}",
-        f"{region.name}-router-1": f"router.{region.name}",
-        f"{region.name}-router-2": f"router.{region.name}",
-        f"{region.name}-mailbox-1": f"mailbox.{region.name}",
-        f"{region.name}-mailbox-2": f"mailbox.{region.name}",
-        f"{region.name}-frontdesk-1": f"frontdesk.{region.name}",
+        **{service.name: f"{service.kind}.{region.name}" for service in region.services},
         **{f"{box.name}-agent": f"box.{box.name}" for box in region.boxes},
         **{box.gateway: f"box.{box.name}" for box in region.boxes},
     }

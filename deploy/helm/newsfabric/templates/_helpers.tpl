@@ -7,13 +7,13 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 newsfabric/region: {{ .root.Values.region }}
 {{- end }}
 
-{{/* The services of a core, as in newsfabric/kinds.py: words after `python -m`, the port of the pod, the right at the store. */}}
+{{/* The services of a core, as in newsfabric/kinds.py: words after `python -m`, the port of the pod, whether it reads topics.toml, the right at the store. */}}
 {{- define "newsfabric.services" -}}
-router: {command: [wholesale, router], port: 9110, store: writer}
-mailbox: {command: [wholesale, mailbox], port: 9120, store: writer}
-frontdesk: {command: [wholesale, frontdesk], port: 8080, store: reader}
+router: {command: [wholesale, router], port: 9110, topics: true, store: writer}
+mailbox: {command: [wholesale, mailbox], port: 9120, topics: true, store: writer}
+frontdesk: {command: [wholesale, frontdesk], port: 8080, topics: true, store: reader}
 scaler: {command: [wholesale, scaler], port: 9103}
-keeper: {command: [shovels], port: 9102}
+keeper: {command: [shovels], port: 9102, topics: true}
 {{- end }}
 
 {{- define "newsfabric.selector" -}}
