@@ -84,8 +84,8 @@ def test_there_is_no_runbook_for_what_is_no_alert() -> None:
 def test_each_alerts_fault_is_really_made_or_the_reason_against_it_is_stated() -> None:
     tests = [ROOT / "tests" / "e2e" / f"test_{name}.py" for name in MAKERS]
     made = {alert for test in tests for alert in _awaited(test.read_text())}
-    said = r"- name: '(\w+): .*\n +# Not made in a world: \S.*\.\s(?: +# )?(tests/\S+\.py) sees "
-    not_made = dict(re.findall(said, ALERTS_TEST))
+    pattern = r"- name: '(\w+): .*\n +# Not made in a world: \S.*\.\s(?: +# )?(tests/\S+\.py) sees "
+    not_made = dict(re.findall(pattern, ALERTS_TEST))
     assert made | not_made.keys() == set(ALERTS)
     assert made & not_made.keys() == set()
     assert [test for test in not_made.values() if not (ROOT / test).is_file()] == []

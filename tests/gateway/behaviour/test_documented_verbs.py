@@ -14,11 +14,11 @@ from newsfabric.store.memory import MemoryStore
 async def test_each_verb_gets_the_reply_that_the_page_names(engine: str, tmp_path: Path) -> None:
     async with opened_region(engine, tmp_path, MemoryStore(TABLE)) as region:
         letter = await region.write_to("42", 1)
-        told = {"topic": "user.42", "id": letter.id, "before": letter.id, "token": token("42")}
+        values = {"topic": "user.42", "id": letter.id, "before": letter.id, "token": token("42")}
         replies = {}
         for verb in VERBS:
             async with region.device() as reader:
-                await reader.say(**verb.with_values(told), ref="r")
+                await reader.send_verb(**verb.with_values(values), ref="r")
                 # The push of a mark may arrive before the reply.
                 while (push := await reader.hear()).get("ref") != "r":
                     pass

@@ -55,7 +55,7 @@ async def test_each_reader_gets_one_answer_to_a_verb(rig: NativeRig, verb: Docum
     crowd, answered = READER + OTHER, b""
     auth, id_ = encode_auth(FORTY_TWO), envelope(1).id
     sent = verb.with_values({"topic": "user.42", "id": id_, "before": id_})
-    await rig.say(json.dumps(sent).encode(), auth=auth, by=crowd)
+    await rig.send_text(json.dumps(sent).encode(), auth=auth, by=crowd)
     while len(answered) < len(crowd):
         answered += (await rig.visit.hear()).fields["connections"]
     assert answered == crowd
