@@ -166,7 +166,7 @@ class _Request:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection, for one request at a time."""
+    """A connection, for one request at a time."""
 
     def __init__(self, context: ssl.SSLContext | None, max_bytes: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -233,7 +233,8 @@ class _Connection(asyncio.Protocol):
         if self._heard:
             self._fail(exc or ConnectionError("the connection was closed"))
         else:
-            self._fail(_UnansweredError("the connection was closed without a reply"))
+            why = f": {exc}" if exc else ""
+            self._fail(_UnansweredError(f"the connection was closed without a reply{why}"))
 
     def _encoded(self, request: _Request) -> bytes:
         head = h11.Request(

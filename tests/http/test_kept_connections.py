@@ -6,7 +6,7 @@ import asyncio
 import base64
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -101,7 +101,7 @@ def tls(certified: Certified) -> ClientTls:
 
 
 @pytest.fixture
-def client(server: Server, tls: ClientTls) -> AsyncIterator[KeptConnections]:
+def client(server: Server, tls: ClientTls) -> Iterator[KeptConnections]:
     with contextlib.closing(made(server.url, tls)) as opened:
         yield opened
 
@@ -195,6 +195,15 @@ async def test_a_post_is_never_sent_again(server: Server, client: KeptConnection
     with pytest.raises(ConnectionError):
         await client.send("POST", "/", b"{}")
     assert server.lines() == ["GET /", "POST /"]
+
+
+async def test_a_new_connection_that_is_closed_without_a_reply_is_a_failure(
+    server: Server, client: KeptConnections
+) -> None:
+    server.act = closes
+    with pytest.raises(ConnectionError, match="the connection was closed without a reply"):
+        await client.send("GET", "/")
+    assert server.lines() == ["GET /"]
 
 
 async def test_a_connection_that_was_closed_while_idle_gets_no_request(
