@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Final
 
 from newsfabric import metrics
@@ -62,6 +62,10 @@ def box_actions(
     return frozenset(wanted - found), frozenset(strange | (found - wanted))
 
 
+def _feeds(queues: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for name in queues if box_of(name) is not None)
+
+
 def _is_harmless(queue: QueueState) -> bool:
     # Another connection's exclusive queue can't be bound.
     return not queue.exclusive and all(
@@ -100,11 +104,8 @@ class Boxes:
         while True:
             began = loop.time()
             try:
-                queues = await api.queues()
-                feeds = frozenset(name for name in queues if box_of(name) is not None)
-                if feeds != known or looks % THOROUGHLY == 0:
-                    await self._mend(broker, api)
-                known = feeds
+                if looks % THOROUGHLY == 0 or _feeds(await api.queues()) != known:
+                    known = await self._mend(broker, api)
                 looks += 1
                 failures.ended()
             except ManagementError as exc:
@@ -113,7 +114,8 @@ class Boxes:
                     logger.warning("boxes on %s: %s", broker, mask(str(exc)))
             await asyncio.sleep(max(0.0, EVERY - (loop.time() - began)))
 
-    async def _mend(self, broker: Broker, api: Management) -> None:
+    async def _mend(self, broker: Broker, api: Management) -> frozenset[str]:
+        """Make and remove objects as boxes need them; return the names of the boxes' queues."""
         bindings, exchanges = frozenset(await api.bindings()), frozenset(await api.exchanges())
         # Queues last: otherwise another keeper's bindings of a new queue would look unwanted.
         queues = await api.queues()
@@ -125,6 +127,7 @@ class Boxes:
                 await self._change("removed", broker, change, api.delete_exchange(change.name))
             else:
                 await self._change("removed", broker, change, api.delete_binding(change))
+        return _feeds(queues)
 
     async def _change(
         self, verb: str, broker: Broker, what: Change, asked: Coroutine[Any, Any, None]

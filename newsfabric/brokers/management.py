@@ -10,19 +10,19 @@ Puts and deletes are idempotent: deleting a missing object is no error.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import re
 from collections.abc import Mapping
+from http.client import responses
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote, quote_plus, urlencode
 
 import orjson
-from tornado.httpclient import HTTPClientError, HTTPRequest
-from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from newsfabric.errors import ManagementError
-from newsfabric.http.fetching import fetch
+from newsfabric.http.kept_connections import KeptConnections, Reply
 from newsfabric.numbers import is_whole
 from newsfabric.settings import Credentials
 from newsfabric.tls import ClientTls
@@ -72,17 +72,24 @@ class ShovelState:
 class Management:
     """A client of one node's management API. Use as an async context manager, or :meth:`close` it.
 
-    Each call raises ManagementError: after ``timeout`` seconds, or for an error. At ``https://``
-    the node must show a certificate by an authority of ``credentials``.
+    It keeps four connections at most, each for five minutes at most. Each call raises
+    ManagementError: after ``timeout`` seconds, or for an error. At ``https://`` the node must show
+    a certificate by an authority of ``credentials``.
     """
 
     def __init__(self, url: str, credentials: Credentials, *, timeout: float = 5.0) -> None:
         self.url = url.rstrip("/")
-        self._credentials = credentials
-        self._timeout = timeout
-        secured = self.url.startswith("https://")
-        self._tls = ClientTls(credentials.tls) if secured else None
-        self._http = SimpleAsyncHTTPClient(force_instance=True, max_body_size=MAX_ANSWER_BYTES)
+        login = f"{credentials.username}:{credentials.password}".encode()
+        self._http = KeptConnections(
+            self.url,
+            timeout=timeout,
+            max_bytes=MAX_ANSWER_BYTES,
+            headers={
+                "Authorization": f"Basic {base64.b64encode(login).decode()}",
+                "Content-Type": "application/json",
+            },
+            tls=ClientTls(credentials.tls) if self.url.startswith("https://") else None,
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -252,42 +259,26 @@ class Management:
 
         ``also`` is a status that is no failure.
         """
-        request = HTTPRequest(
-            f"{self.url}/api{path}",
-            method=method,
-            body=None if body is None else orjson.dumps(body),
-            headers={"Content-Type": "application/json"},
-            auth_username=self._credentials.username,
-            auth_password=self._credentials.password,
-            connect_timeout=self._timeout,
-            request_timeout=self._timeout,
-            follow_redirects=False,
-            ssl_options=self._tls.context() if self._tls else None,
-        )
         where = f"{method} {self.url}/api{path.partition('?')[0]}"
+        encoded = b"" if body is None else orjson.dumps(body)
         try:
-            response = await fetch(self._http, request)
-        except HTTPClientError as exc:
-            if exc.response is not None and exc.code == also:
-                return exc.response.body
-            # Tornado's own 599 means "no reply".
-            status = 0 if exc.code == 599 else exc.code
-            raise ManagementError(f"{where}: {_why(exc)}", status=status) from exc
+            reply = await self._http.send(method, f"/api{path}", encoded)
         except (OSError, ValueError) as exc:
             raise ManagementError(f"{where}: {exc}") from exc
-        return response.body
+        if reply.status // 100 != 2 and reply.status != also:
+            raise ManagementError(f"{where}: {_why(reply)}", status=reply.status)
+        return reply.body
 
 
-def _why(error: HTTPClientError) -> str:
-    """Return RabbitMQ's ``reason`` if there is one, else the status."""
-    body = error.response.body if error.response is not None else b""
+def _why(reply: Reply) -> str:
+    """Return the status, with RabbitMQ's ``reason`` if there is one."""
     try:
-        answer = orjson.loads(body or b"{}")
+        answer = orjson.loads(reply.body or b"{}")
     except ValueError:
         answer = {}
     reason = answer.get("reason") if isinstance(answer, dict) else None
     why = f" ({reason[:200]})" if isinstance(reason, str) else ""
-    return f"{error.message or error.code}{why}"
+    return f"{responses.get(reply.status, reply.status)}{why}"
 
 
 def _binding_path(binding: Binding) -> str:

@@ -97,6 +97,7 @@ class Hasty:
 
     def __init__(self) -> None:
         self.looks = 0
+        self.bound = False
         self.removed: list[Binding] = []
         self.seen = asyncio.Event()
 
@@ -104,9 +105,10 @@ class Hasty:
         self.looks += 1
         if self.looks > 3:
             self.seen.set()
-        return {} if self.looks == 1 else queue()
+        return queue() if self.bound else {}
 
     async def bindings(self) -> set[Binding]:
+        self.bound = True
         return set(feed_bindings("oregon", "edge-1", FEED))
 
     async def exchanges(self) -> dict[str, str]:
