@@ -283,7 +283,7 @@ def followed(playbook: str, folder: Path, order: list[int]) -> dict[str, Any]:
         "gather_facts": False,
         "vars_files": [str(ROLES / "cassandra" / "vars" / "main.yml")],
         "vars": {
-            "commands": {
+            "settings": {
                 "cluster": "{{ newsfabric_cluster }}",
                 "seeds": "{{ cassandra_seeds }}",
             },
@@ -291,8 +291,8 @@ def followed(playbook: str, folder: Path, order: list[int]) -> dict[str, Any]:
         "tasks": [
             {
                 "ansible.builtin.copy": {
-                    "content": "{{ variables | to_json }}",
-                    "dest": str(folder / "variables.json"),
+                    "content": "{{ settings | to_json }}",
+                    "dest": str(folder / "settings.json"),
                 }
             }
         ],
@@ -306,7 +306,7 @@ def followed(playbook: str, folder: Path, order: list[int]) -> dict[str, Any]:
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    document: dict[str, Any] = json.loads((folder / "variables.json").read_text())
+    document: dict[str, Any] = json.loads((folder / "settings.json").read_text())
     return document
 
 
