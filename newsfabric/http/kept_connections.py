@@ -1,8 +1,7 @@
 """Connections to one HTTP server that are kept for the next request.
 
-For servers that are asked each second: a broker spends some 10 ms of processor time on a TLS
-handshake, and less than 1 ms on a health check. It isn't for readers, and knows no redirects,
-cookies, proxies or compression.
+For servers that are asked each second: a TLS handshake costs a broker more than the reply. It isn't
+for readers, and knows no redirects, cookies, proxies or compression.
 
 h11 writes requests and takes replies apart. The connections are ours, for the clients that keep
 them are larger than this module, or leak (docs/dependencies.md compares them).
