@@ -39,7 +39,7 @@ public final class Driver {
         List<Map<String, Object>> outcomes = sent.get(n).stream().map(Driver::outcome).toList();
         Map<String, Object> outcome = outcomes.get(0);
         if (lines.get(n).containsKey("many")) {
-          long failed = outcomes.stream().filter(outcome -> outcome.containsKey("error")).count();
+          long failed = outcomes.stream().filter(each -> each.containsKey("error")).count();
           outcome = Map.of("seconds", (System.nanoTime() - began) / 1e9, "failed", failed);
         }
         System.out.println(new JSONWriter().write(outcome));
