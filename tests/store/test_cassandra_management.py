@@ -51,7 +51,7 @@ class Managed:
 def made_password(folder: Path) -> None:
     """Run the role's command, except the change of the file's owner."""
     tasks: list[dict[str, Any]] = yaml.safe_load((ROLE / "tasks" / "jmx.yml").read_text())
-    [shell] = [t["ansible.builtin.shell"]["cmd"] for t in tasks if t["name"] == "Its password"]
+    [shell] = [t["ansible.builtin.shell"]["cmd"] for t in tasks if t["name"] == "Make the password"]
     assert "\nchown root:cassandra password.new\n" in shell
     shell = shell.replace("\nchown root:cassandra password.new\n", "\n")
     subprocess.run(["bash", "-c", shell], cwd=folder, check=True)
