@@ -108,7 +108,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByGroupOrFil
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Let the first worker compile all tests of a new clone; the others find them compiled."""
+    """Let the first worker compile all tests of a new clone; the others find them compiled.
+
+    Workers that have a core each don't wait: they compile in the same time.
+    """
+    if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) <= (os.cpu_count() or 1):
+        return (yield)
     factory: pytest.TempPathFactory = session.config._tmp_path_factory  # type: ignore[attr-defined]
     with after_the_first(folder_of_run(factory) / "collection.lock"):
         return (yield)

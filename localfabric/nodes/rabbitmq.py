@@ -34,6 +34,8 @@ class LocalBrokers(LocalProcesses):
         super().__init__(folder)
         self._home = home
         self._brokers = {broker.name: broker for broker in brokers}
+        # True once rabbitmqctl has waited for the first node's last start.
+        self._awaited = False
 
     def start(self, *names: str, timeout: float = START_TIMEOUT) -> None:
         """Start these nodes (all, if none is named); see :meth:`LocalProcesses.start`."""
@@ -44,6 +46,7 @@ class LocalBrokers(LocalProcesses):
             port = chosen[0].epmd_port
             self._run("epmd", epmd_command(self._home, port), chosen[0])
             self._wait("epmd", lambda: listening(port), deadline)
+        self._awaited = False
         for broker in chosen:
             prepare(broker, self._home)
             self._run(broker.name, broker_command(self._home), broker)
@@ -60,7 +63,9 @@ class LocalBrokers(LocalProcesses):
 
         A node that listens may still be starting, and refuses most commands until it has started.
         """
-        self._ctl("await_startup")
+        if not self._awaited:
+            self._ctl("await_startup")
+            self._awaited = True
         return self._ctl(*arguments)
 
     def _ctl(self, *arguments: str) -> str:

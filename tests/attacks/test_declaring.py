@@ -324,7 +324,7 @@ def test_receipts_reach_queues_of_publishers_and_nobody_binds_them(client: Guard
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds", [20, pytest.param(60, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seconds", [10, pytest.param(60, marks=pytest.mark.long)])
 async def test_a_publisher_attacks_its_entrance_for_long(client: Guarded, seconds: int) -> None:
     """The attacker gets queues only; others publish meanwhile, and afterwards nothing is left."""
     before = memory(client)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -32,6 +33,14 @@ def program(name: str) -> str:
 def playbook() -> str:
     """Return the path of ``ansible-playbook``."""
     return program("ansible-playbook")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_process_for_each_task() -> Iterator[None]:
+    """Have Ansible pass modules to this machine's Python by a pipe, as over ssh, not in files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ANSIBLE_PIPELINING", "1")
+        yield
 
 
 @pytest.fixture(scope="module")

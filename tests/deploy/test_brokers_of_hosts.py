@@ -97,29 +97,53 @@ def test_hosts_out_of_service_are_refused_before_anything_is_changed(name: str) 
     assert (plays[1]["hosts"], plays[1]["any_errors_fatal"]) == ("all:!image", True)
 
 
-def rendered(
-    playbook: str, folder: Path, template: str, host: str, rabbitmq_version: str = "4.0"
-) -> str:
-    """Return a file of a broker's host, made from one of the role's templates."""
-    given = {
-        "newsfabric_secret": SECRET,
-        "playbook_dir": str(ROLES.parent / "playbooks"),
-        "rabbitmq_version": rabbitmq_version,
-    }
+# Hosts of each kind, and the versions of RabbitMQ for which their settings are rendered.
+RENDERED: Final = {
+    "oregon-client-1": ("3.10", "3.12", "4.3"),
+    "oregon-core-1": ("4.3",),
+    "oregon-core-2": ("4.3",),
+    "oregon-retail-1": ("4.3",),
+}
+
+
+@pytest.fixture(scope="module")
+def rendered(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return files of these hosts by ``HOST/FILE``, for rabbitmq.conf ``HOST/FILE-VERSION``."""
+    folder = tmp_path_factory.mktemp("rendered")
+
+    def task(template: str, target: str, **more: Any) -> dict[str, Any]:
+        given = {
+            "src": str(ROLES / "rabbitmq" / "templates" / f"{template}.j2"),
+            "dest": f"{folder}/{{{{ inventory_hostname }}}}/{target}",
+        }
+        return {"ansible.builtin.template": given, **more}
+
+    versions = sorted({version for each in RENDERED.values() for version in each})
     play = {
-        "hosts": host,
+        "hosts": ":".join(RENDERED),
         "connection": "local",
         "gather_facts": False,
         "tasks": [
-            {
-                "ansible.builtin.template": {
-                    "src": str(ROLES / "rabbitmq" / "templates" / template),
-                    "dest": str(folder / "commands"),
-                }
-            }
+            task("rabbitmq-env.conf", "rabbitmq-env.conf"),
+            task("advanced.config", "advanced.config"),
+            *(
+                task(
+                    "rabbitmq.conf",
+                    f"rabbitmq.conf-{version}",
+                    vars={"rabbitmq_version": version},
+                    when=f"inventory_hostname in {[h for h in RENDERED if version in RENDERED[h]]}",
+                )
+                for version in versions
+            ),
         ],
     }
+    for host in RENDERED:
+        (folder / host).mkdir()
     (folder / "play.yml").write_text(yaml.safe_dump([play]))
+    given = {
+        "newsfabric_secret": SECRET,
+        "playbook_dir": str(ROLES.parent / "playbooks"),
+    }
     inventory = str(ROLES.parent / "inventories" / "production" / "hosts.yml")
     done = subprocess.run(
         [playbook, "-i", inventory, str(folder / "play.yml"), "-e", json.dumps(given)],
@@ -128,17 +152,20 @@ def rendered(
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return (folder / "commands").read_text()
+    return {
+        f"{host}/{file.name}": file.read_text()
+        for host in RENDERED
+        for file in (folder / host).iterdir()
+    }
 
 
 @pytest.mark.parametrize("host", ["oregon-core-2", "oregon-client-1", "oregon-retail-1"])
-def test_a_broker_stands_alone_on_its_loopback(playbook: str, tmp_path: Path, host: str) -> None:
-    name = rendered(playbook, tmp_path, "rabbitmq-env.conf.j2", host)
-    assert name.splitlines()[-2:] == [
+def test_a_broker_stands_alone_on_its_loopback(rendered: dict[str, str], host: str) -> None:
+    assert rendered[f"{host}/rabbitmq-env.conf"].splitlines()[-2:] == [
         f"NODENAME={host}@localhost",
         'SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1}"',
     ]
-    settings = rendered(playbook, tmp_path, "rabbitmq.conf.j2", host)
+    settings = rendered[f"{host}/rabbitmq.conf-4.3"]
     assert f"cluster_name = production-{host}\n" in settings
     words = ("cluster_formation", "cluster_partition_handling", "oregon-core-1", "oregon-core-3")
     assert [word for word in words if word in settings] == []
@@ -155,9 +182,9 @@ def test_a_broker_stands_alone_on_its_loopback(playbook: str, tmp_path: Path, ho
     ],
 )
 def test_entrances_alone_stamp_messages_where_they_know_how(
-    playbook: str, tmp_path: Path, host: str, version: str, stamps: bool
+    rendered: dict[str, str], host: str, version: str, stamps: bool
 ) -> None:
-    settings = rendered(playbook, tmp_path, "rabbitmq.conf.j2", host, version)
+    settings = rendered[f"{host}/rabbitmq.conf-{version}"]
     wanted = "message_interceptors.incoming.set_header_timestamp.overwrite = false"
     assert (wanted in settings.splitlines()) == stamps
 
@@ -167,9 +194,9 @@ def test_entrances_alone_stamp_messages_where_they_know_how(
     [("oregon-client-1", ENTRANCE_SESSIONS), ("oregon-core-1", 0), ("oregon-retail-1", 0)],
 )
 def test_brokers_of_hosts_refuse_what_those_of_worlds_do(
-    playbook: str, tmp_path: Path, host: str, sessions: int
+    rendered: dict[str, str], host: str, sessions: int
 ) -> None:
-    text = rendered(playbook, tmp_path, "advanced.config.j2", host)
+    text = rendered[f"{host}/advanced.config"]
     assert text.partition("[")[1:] == ("[", advanced(sessions).removeprefix("["))
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,8 +58,23 @@ def test_a_file_that_is_no_certificate_leaves_what_was_known(tmp_path: Path) -> 
     assert (tmp_path / "newsfabric.prom").read_text() == before
 
 
-def rendered(playbook: str, tmp_path: Path, given: dict[str, Any]) -> dict[str, str]:
-    """Return a core node's and a box's files of RabbitMQ, and the units of services."""
+Rendered = Callable[[bool], dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def rendered(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    """Return a function: a core node's and a box's files of RabbitMQ, and the units of services,
+    with or without the option of client certificates. Each is rendered once."""
+
+    @functools.cache
+    def made(client_certificates: bool) -> dict[str, str]:
+        given = {"newsfabric_amqp_client_certificates": True} if client_certificates else {}
+        return _rendered(playbook, tmp_path_factory.mktemp("rendered"), given)
+
+    return made
+
+
+def _rendered(playbook: str, tmp_path: Path, given: dict[str, Any]) -> dict[str, str]:
     [services] = yaml.safe_load((ROLES / "wholesale" / "tasks" / "main.yml").read_text())
     unit = {
         "vars": services["vars"],
@@ -109,8 +126,9 @@ PLUGINS: Final = (
 )
 
 
-def test_without_the_option_nobody_logs_in_by_certificate(playbook: str, tmp_path: Path) -> None:
-    found = rendered(playbook, tmp_path, {})
+@pytest.mark.slow
+def test_without_the_option_nobody_logs_in_by_certificate(rendered: Rendered) -> None:
+    found = rendered(False)
     assert found[f"{CORE}.enabled_plugins"] == f"[{PLUGINS}].\n"
     assert "EXTERNAL" not in found[f"{CORE}.rabbitmq.conf"]
     assert "AMQP_CERT_FILE" not in found[f"{CORE}.newsfabric-router@"]
@@ -155,10 +173,9 @@ def test_brokers_hosts_have_the_certificate_of_the_shovels_that_they_run(
     )
 
 
-def test_with_it_brokers_take_certificates_and_services_show_theirs(
-    playbook: str, tmp_path: Path
-) -> None:
-    found = rendered(playbook, tmp_path, {"newsfabric_amqp_client_certificates": True})
+@pytest.mark.slow
+def test_with_it_brokers_take_certificates_and_services_show_theirs(rendered: Rendered) -> None:
+    found = rendered(True)
     external = f"[{PLUGINS},rabbitmq_auth_mechanism_ssl].\n"
     assert found[f"{CORE}.enabled_plugins"] == external
     # The broker of a box listens on loopback, without TLS.
@@ -177,7 +194,8 @@ def test_with_it_brokers_take_certificates_and_services_show_theirs(
     assert "AMQP_CERT_FILE" not in found[f"{CORE}.newsfabric-admit"]
 
 
-def test_brokers_find_key_and_certificate_in_one_file(playbook: str, tmp_path: Path) -> None:
-    lines = rendered(playbook, tmp_path, {})[f"{CORE}.rabbitmq.conf"].splitlines()
+@pytest.mark.slow
+def test_brokers_find_key_and_certificate_in_one_file(rendered: Rendered) -> None:
+    lines = rendered(False)[f"{CORE}.rabbitmq.conf"].splitlines()
     files = {line.split(" = ")[1] for line in lines if "certfile =" in line or "keyfile =" in line}
     assert files == {f"/etc/newsfabric/tls/{name}.pem" for name in ("ca", "both")}

@@ -99,6 +99,7 @@ def fabric(playbook: str, tmp_path: Path) -> StoreNodes:
     return StoreNodes(playbook, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_new_data_centre_is_rebuilt_after_more_replicas_of_the_other_are_repaired(
     fabric: StoreNodes,
 ) -> None:
@@ -108,6 +109,7 @@ def test_a_new_data_centre_is_rebuilt_after_more_replicas_of_the_other_are_repai
     assert fabric.marks() == []
 
 
+@pytest.mark.slow
 def test_a_run_that_was_interrupted_is_made_good_by_the_next(fabric: StoreNodes) -> None:
     fabric.breaks(DUBLIN[1])
     assert fabric.played(has={"oregon": 3}, raised=["dublin"]) != 0

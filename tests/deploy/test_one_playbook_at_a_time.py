@@ -206,6 +206,7 @@ def first(operator: Operator) -> Iterator[subprocess.Popen[bytes]]:
             os.killpg(process.pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_all_is_given_back_at_the_end_also_where_it_fails(operator: Operator) -> None:
     ok = operator.run({"ansible.builtin.command": "ls {{ lock_folder }}/holder"})
     assert ok.returncode == 0, ok.stdout
@@ -215,6 +216,7 @@ def test_all_is_given_back_at_the_end_also_where_it_fails(operator: Operator) ->
     assert operator.holders() == {}
 
 
+@pytest.mark.slow
 def test_the_second_learns_who_is_first_and_what_to_do(
     operator: Operator, first: subprocess.Popen[bytes]
 ) -> None:
@@ -237,6 +239,7 @@ def test_the_second_learns_who_is_first_and_what_to_do(
     assert operator.holders() == {}
 
 
+@pytest.mark.slow
 def test_ctrl_c_gives_back_what_was_held(
     operator: Operator, first: subprocess.Popen[bytes]
 ) -> None:
@@ -245,6 +248,7 @@ def test_ctrl_c_gives_back_what_was_held(
     assert operator.holders() == {}
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_is_followed_by_the_next_one_of_its_machine_alone(
     operator: Operator, first: subprocess.Popen[bytes]
 ) -> None:
@@ -268,6 +272,7 @@ def test_a_run_that_only_looks_holds_nothing(
     assert operator.run(options=("--check",)).returncode == 0
 
 
+@pytest.mark.slow
 def test_what_a_host_answers_is_neither_a_command_nor_a_variable_here(operator: Operator) -> None:
     """An attacker on a host must not get the machine that deploys."""
     mark = operator.folder / "run-here"

@@ -8,13 +8,13 @@ import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from observability import grafana
 from observability.dashboards import DASHBOARDS
 from prometheus import Prometheus, running
+from standing_worlds import Standing
 from worlds import PORTS, World
 
 pytestmark = [pytest.mark.world, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -52,17 +52,37 @@ def _traffic(world: World) -> Iterator[None]:
             process.wait()
 
 
-@pytest.fixture
-def watched(world: World, tmp_path: Path) -> Iterator[tuple[World, Prometheus]]:
-    """Yield a healthy world with traffic, and a Prometheus whose alerts don't wait."""
-    world.mend()
+@pytest.fixture(scope="module")
+def prometheus(
+    standing: Standing, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Prometheus]:
+    """Yield a Prometheus for all tests of this file, whose alerts don't wait."""
+    world = standing.of("world", PORTS)
     targets = json.loads(world.run("targets").stdout)
-    with _traffic(world), running(tmp_path, PORT, targets, quick=True) as prometheus:
-        _until(lambda: len(prometheus.query("up == 1")) == len(targets))
+    with running(tmp_path_factory.mktemp("watched"), PORT, targets, quick=True) as prometheus:
+        yield prometheus
+
+
+@pytest.fixture
+def watched(world: World, prometheus: Prometheus) -> Iterator[tuple[World, Prometheus]]:
+    """Yield a healthy world with traffic, whose earlier alerts have ended, and the Prometheus."""
+    with _traffic(world):
+        _until(lambda: _are_all_up(prometheus))
+        _is_quiet(prometheus)
         try:
             yield world, prometheus
         finally:
             world.mend()
+
+
+def _are_all_up(prometheus: Prometheus) -> bool:
+    """Return whether every target replied to the last scrape."""
+    found = prometheus.get("targets", state="active")["activeTargets"]
+    return bool(found) and all(target["health"] == "up" for target in found)
+
+
+def _is_quiet(prometheus: Prometheus) -> None:
+    _until(lambda: not prometheus.firing().keys() - BESIDE)
 
 
 def _until(holds: Callable[[], Any]) -> Any:
@@ -144,7 +164,7 @@ def test_a_region_whose_gateway_is_dead_has_no_box(watched: tuple[World, Prometh
         "NewsfabricProcessDown"
     }
     world.mend()
-    _until(lambda: not prometheus.firing().keys() - BESIDE)
+    _is_quiet(prometheus)
 
 
 def test_one_dead_router_is_a_process_and_both_are_a_region(
@@ -158,7 +178,7 @@ def test_one_dead_router_is_a_process_and_both_are_a_region(
         "NewsfabricProcessDown"
     }
     world.mend()
-    _until(lambda: not prometheus.firing().keys() - BESIDE)
+    _is_quiet(prometheus)
 
 
 def test_shovels_of_a_broker_that_stands_still_are_silent(

@@ -12,7 +12,7 @@ import pytest
 from websockets.sync.client import connect
 from worlds import World, gateways_in, ports_in_use
 
-pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.slow, pytest.mark.world, pytest.mark.timeout(420)]
 
 REGION = "dublin"
 

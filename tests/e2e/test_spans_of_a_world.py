@@ -20,6 +20,7 @@ from newsfabric.publish import AsyncPublisher
 from newsfabric.store.rules import clock_ms
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.world,
     pytest.mark.timeout(600),
     pytest.mark.asyncio(loop_scope="module"),

@@ -11,7 +11,7 @@ import pytest
 from tailing import Tail
 from worlds import ROOT, World
 
-pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.slow, pytest.mark.world, pytest.mark.timeout(420)]
 
 
 def _tails(world: World, topic: str, count: int) -> list[Tail]:

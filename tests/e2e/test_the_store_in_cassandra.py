@@ -19,7 +19,7 @@ from localfabric.world.cassandra_home import find_cassandra
 from localfabric.world.toxiproxy import find_toxiproxy
 from newsfabric.errors import SetupError
 
-pytestmark = [pytest.mark.world, pytest.mark.cassandra, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.slow, pytest.mark.world, pytest.mark.cassandra, pytest.mark.timeout(420)]
 
 
 @pytest.fixture

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
+import functools
 import json
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -24,10 +26,23 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(420)]
 RUN_WITHIN = 60.0
 
 
-@pytest.fixture(scope="module", params=SAMPLES)
-def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Return the command of the sample, without its arguments."""
-    return command(request.param, tmp_path_factory.mktemp("samples"))
+Samples = Callable[[str], list[str]]
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
+    """Return a function: the command of the sample in a language, without its arguments."""
+
+    @functools.cache
+    def made(language: str) -> list[str]:
+        return command(language, tmp_path_factory.mktemp("samples"))
+
+    return made
+
+
+@pytest.fixture(params=SAMPLES)
+def sample(request: pytest.FixtureRequest, samples: Samples) -> list[str]:
+    return samples(request.param)
 
 
 @pytest.fixture
@@ -42,14 +57,27 @@ async def published(sample: list[str], url: str, folder: Path) -> subprocess.Com
 
 
 async def test_a_broker_that_confirms_nothing_ends_a_sample_with_the_id_to_send_again(
-    sample: list[str], region: ClientRegion, tmp_path: Path
+    samples: Samples, region: ClientRegion, tmp_path: Path
 ) -> None:
+    """All samples at once: each waits for ten seconds."""
+    commands: dict[str, list[str]] = {}
+    for language in SAMPLES:
+        with contextlib.suppress(pytest.skip.Exception):
+            commands[language] = samples(language)
+    if not commands:
+        pytest.skip("no sample can be built")
+    async with asyncio.TaskGroup() as at_once:
+        for language, sample in commands.items():
+            at_once.create_task(_ends_without_a_confirm(sample, region, tmp_path), name=language)
+
+
+async def _ends_without_a_confirm(sample: list[str], region: ClientRegion, folder: Path) -> None:
     parts = urlsplit(region.url)
     proxy = Proxy(str(parts.hostname), int(parts.port or 0))
     await proxy.start()
     fall_silent(proxy, PUBLISH)
     try:
-        done = await published(sample, proxy.before(region.url), tmp_path)
+        done = await published(sample, proxy.before(region.url), folder)
     finally:
         await proxy.cut()
     assert (done.returncode, done.stdout) == (1, ""), done.stderr

@@ -155,8 +155,10 @@ def test_figures_are_what_a_program_reads() -> None:
 @pytest.mark.world
 @pytest.mark.cargo
 @pytest.mark.timeout(1200)
+# Each further box leaves only after half a minute in which fewer were enough.
+@pytest.mark.parametrize("most", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_a_small_surge_is_carried_by_boxes_that_start_and_end_by_themselves(
-    tmp_path: Path,
+    tmp_path: Path, most: int
 ) -> None:
     require_rabbitmq()
     if shutil.which("cargo") is None:
@@ -170,6 +172,7 @@ def test_a_small_surge_is_carried_by_boxes_that_start_and_end_by_themselves(
         "--rate": 2,
         "--leave-rate": 20,
         "--holds": 5,
+        "--most": most,
         "--shrinks-within": 600,
         "--state": tmp_path / "world",
         "--port-base": PORTS + 1700,

@@ -66,7 +66,7 @@ FOUND_SOON: dict[str, tuple[Profile, int]] = {
     "span_alike": (WRONG_CLOCKS, 465),
     "read_looks_young": (WRONG_CLOCKS, 20_295),
     "hours_disbelieved": (WRONG_CLOCKS, 310),
-    "hold_off": (DEFAULT, 660),
+    "hold_off": (DEFAULT, 741),
     "blob_only": (DEFAULT, 435),
     "covered_unsettled": (PARTIAL, 50_007_380),
     "silent_from_top": (DEFAULT, 0),

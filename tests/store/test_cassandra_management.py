@@ -17,7 +17,7 @@ from localfabric.nodes.cassandra import LocalCassandra
 from localfabric.nodes.ports import free_ports
 from localfabric.world.cassandra_home import CassandraHome
 
-pytestmark = pytest.mark.cassandra
+pytestmark = [pytest.mark.slow, pytest.mark.cassandra]
 
 ROLE: Final = Path(__file__).parents[2] / "deploy" / "ansible" / "roles" / "cassandra"
 

@@ -27,7 +27,7 @@ from newsfabric.store._cassandra_url import parse_address
 pytestmark = [pytest.mark.slow, pytest.mark.cassandra, pytest.mark.timeout(300)]
 
 PATIENCE = 60.0
-STALLS = 12
+STALLS = 8
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def nodes(
 
 
 def stall_while_they_start(made: LocalCassandra) -> None:
-    """Stop both nodes for 1.5 s twelve times (or until they serve), from their first gossip on."""
+    """Stop both nodes for 1.5 s eight times (or until they serve), from their first gossip on."""
     with ThreadPoolExecutor(1) as beside:
         starting = beside.submit(made.start, timeout=240)
         stalls = 0

@@ -30,7 +30,7 @@ from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migratio
 from newsfabric.store._cassandra_url import parse_address
 from newsfabric.topics import TopicPolicy, TopicTable
 
-pytestmark = pytest.mark.cassandra
+pytestmark = [pytest.mark.slow, pytest.mark.cassandra]
 
 ROOT: Final = Path(__file__).parents[2]
 TOPICS: Final = TopicTable([TopicPolicy(pattern="news.#", ttl=3_600.0)])

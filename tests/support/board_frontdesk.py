@@ -261,8 +261,8 @@ def eventful(fabric: MadeUpFabric) -> None:
     fabric.draining.add(f"{home}-retail-7")
     fabric.happens("box_draining", home, f"{home}-retail-7")
     fabric.tick(5000)
-    fabric.starting.add(f"{home}-retail-12")
-    fabric.happens("process_not_ready", home, f"{home}-retail-12")
+    fabric.starting.add(f"{home}-retail-8")
+    fabric.happens("process_not_ready", home, f"{home}-retail-8")
     fabric.tick(2000)
     fabric.slow_shovels[f"{home}/core/shovel.publish.{home}.2"] = 6200
     fabric.alarms[f"{home}-core-2"] = "memory"

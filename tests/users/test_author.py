@@ -23,7 +23,7 @@ from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
 from worlds import ROOT
 
-pytestmark = [pytest.mark.world, pytest.mark.browser, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.slow, pytest.mark.world, pytest.mark.browser, pytest.mark.timeout(420)]
 
 TOOLS: Final = ROOT / "clients" / "js" / "node_modules"
 APP: Final = """

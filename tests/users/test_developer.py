@@ -14,7 +14,7 @@ import pytest
 from packed import printed
 from worlds import World
 
-pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.slow, pytest.mark.world, pytest.mark.timeout(420)]
 
 # A replay takes minutes; the other commands were run by another test or fixture.
 LEFT_OUT = ("make ", ". .venv", "newsfabric up", "newsfabric down", "newsfabric replay")

@@ -15,7 +15,7 @@ from packed import UsersWorld
 from worlds import PORTS, World, gateways_in, ports_in_use, require_rabbitmq
 
 OWN_BASE: Final = PORTS + 2100
-pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.slow, pytest.mark.world, pytest.mark.timeout(420)]
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from worlds import World
 from bench.drivers import PHP_AMQPLIB, java_classpath
 from newsfabric.errors import SetupError
 
-pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.slow, pytest.mark.world, pytest.mark.timeout(420)]
 
 PYTHON = """import sys
 from newsfabric.publish import Publisher

@@ -83,7 +83,7 @@ async def test_beyond_those_who_get_a_reason_a_websocket_too_many_is_answered_50
     """Of WebSockets that the control plane serves: the data plane has a bound of its own."""
     monkeypatch.setattr(connection, "_TURNED_AWAY_AT_ONCE", 0)
     async with (
-        opened_box("tornado", per_address=LIMIT, heartbeat=3_600.0) as box,
+        opened_box("tornado", per_address=LIMIT, heartbeat=3_600.0, unfinished_seconds=2.0) as box,
         mute(box, LIMIT),
         box.opened() as raw,
     ):

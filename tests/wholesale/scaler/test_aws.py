@@ -41,6 +41,16 @@ def cloud() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="module")
+def image(cloud: str) -> str:
+    """Return a machine's image; there are hundreds, and their list takes a second."""
+    login = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
+    machines = boto3.client("ec2", endpoint_url=cloud, region_name=REGION, **login)
+    found: str = machines.describe_images()["Images"][0]["ImageId"]
+    machines.close()
+    return found
+
+
 @pytest.fixture(autouse=True)
 def _login(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
@@ -54,11 +64,9 @@ def _login(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def group(cloud: str) -> Iterator[Any]:
+def group(cloud: str, image: str) -> Iterator[Any]:
     """Make an autoscaling group of two machines, with five at most."""
     client = boto3.client("autoscaling", endpoint_url=cloud)
-    machines = boto3.client("ec2", endpoint_url=cloud)
-    image = machines.describe_images()["Images"][0]["ImageId"]
     client.create_launch_configuration(
         LaunchConfigurationName=GROUP, ImageId=image, InstanceType="t3.micro"
     )
@@ -74,7 +82,6 @@ def group(cloud: str) -> Iterator[Any]:
     client.delete_auto_scaling_group(AutoScalingGroupName=GROUP, ForceDelete=True)
     client.delete_launch_configuration(LaunchConfigurationName=GROUP)
     client.close()
-    machines.close()
 
 
 @pytest.fixture

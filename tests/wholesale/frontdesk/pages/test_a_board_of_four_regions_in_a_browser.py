@@ -21,7 +21,11 @@ from playwright.async_api import Browser, Page, expect
 
 from bench.board_page import FRAMES
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.browser,
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 REGIONS: Final = ("oregon", "dublin", "tokyo", "sydney")
 BOXES: Final = 20
@@ -29,7 +33,7 @@ SIZES: Final[dict[str, dict[str, Any]]] = {
     "desktop": {"viewport": {"width": 1440, "height": 1000}},
     "phone": {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True},
 }
-SECONDS: Final = 5
+SECONDS: Final = 3
 # For 99 of 100 frames, ms: two frames of a screen at sixty a second, and the limit where other
 # programs use the cores.
 FRAME_MS: Final = 34
@@ -171,7 +175,7 @@ async def test_axe_finds_no_fault(browser: Browser, size: str, scheme: Any) -> N
     options = {**SIZES[size], "color_scheme": scheme, "bypass_csp": True}
     # axe-core's time grows with the boxes, which are all alike.
     async with (
-        opened_frontdesk(fabric(boxes=12)) as frontdesk,
+        opened_frontdesk(fabric(boxes=8)) as frontdesk,
         board(browser, frontdesk, **options) as page,
     ):
         await page.locator("#plots").scroll_into_view_if_needed()

@@ -153,7 +153,7 @@ async def test_everything_has_a_name_for_who_cannot_see_it(browser: Browser) -> 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("state", ["", "opened", "old"], ids=["", "opened", "old"])
 async def test_axe_finds_no_fault(browser: Browser, scheme: Any, state: str) -> None:
-    async with opened_frontdesk(MadeUpFabric(boxes=12)) as frontdesk:
+    async with opened_frontdesk(MadeUpFabric(boxes=8)) as frontdesk:
         eventful(frontdesk.fabric)
         if state == "old":
             frontdesk.fabric.cut("dublin")
