@@ -17,8 +17,8 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# Folders with built or installed files.
-NOT_OURS = {"target", "node_modules", "__pycache__", "vendor", "dist", ".venv", ".tools", ".git"}
+# Folders with built or installed files, beside those whose names begin with a dot.
+NOT_OURS = {"target", "node_modules", "__pycache__", "vendor", "dist"}
 LIBRARIES = frozenset({"Python", "Java", "PHP"})
 # Words of one thing that programs in several languages have: both halves of a gateway, or the
 # publishers' libraries.
@@ -101,7 +101,8 @@ def class_name(word: str) -> str:
 
 def sources(folder: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
     for at, folders, files in os.walk(folder):
-        folders[:] = sorted(set(folders) - NOT_OURS)
+        ours = set(folders) - NOT_OURS
+        folders[:] = sorted(name for name in ours if not name.startswith("."))
         yield from (Path(at, name) for name in sorted(files) if name.endswith(suffixes))
 
 
