@@ -151,7 +151,6 @@ async def test_a_request_that_finds_all_connections_busy_waits_within_its_deadli
         asked = [client.send("GET", "/") for _ in range(MAX_CONNECTIONS + 1)]
         found = await asyncio.gather(*asked, return_exceptions=True)
     assert [str(each) for each in found] == ["no reply within 0.5 s"] * (MAX_CONNECTIONS + 1)
-    assert len(server.requests) <= MAX_CONNECTIONS
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
