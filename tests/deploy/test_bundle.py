@@ -225,8 +225,8 @@ def test_a_bundle_that_is_not_what_was_made_is_not_taken(
         capture_output=True,
         text=True,
     )
-    output = "doesn't match the .sha256 beside it" in " ".join(done.stdout.split())
-    assert (done.returncode, output) == ((0, False) if taken else (2, True)), done.stdout
+    has_reason = "doesn't match the .sha256 beside it" in " ".join(done.stdout.split())
+    assert (done.returncode, has_reason) == ((0, False) if taken else (2, True)), done.stdout
 
 
 def test_prechecks_ask_whether_the_bundle_is_whole() -> None:
